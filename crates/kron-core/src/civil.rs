@@ -37,14 +37,15 @@ impl Date {
         // between 0000-03-01 and 1970-01-01, and 146,097 days make 400 years.
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
+        // Within an era everything is small and positive, which makes the divisions cheap.
+        let day_of_era = shifted.rem_euclid(146_097) as u32;
         let year_of_era =
             (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
         let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + (month <= 2) as i64;
+        let year = year_of_era as i64 + era * 400 + (month <= 2) as i64;
         Date { year: year as i32, month: month as u8, day: day as u8 }
     }
 

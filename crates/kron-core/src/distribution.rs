@@ -147,7 +147,10 @@ impl Distribution {
                 let width = window.length().get();
                 let sigma = match sigma {
                     Some(sigma) => Parameter::Duration(sigma),
-                    None if width.is_multiple_of(6) => Parameter::Duration(Seconds::new(width / 6)),
+                    // `0s` would not be accepted back.
+                    None if width > 0 && width.is_multiple_of(6) => {
+                        Parameter::Duration(Seconds::new(width / 6))
+                    }
                     None => Parameter::Word(SIGMA_DEFAULT),
                 };
                 vec![("mu", Parameter::Word(mu.as_str())), ("sigma", sigma)]
@@ -195,6 +198,10 @@ impl Distribution {
                         "sigma goes from 1s to 10 times the window, here {}",
                         Seconds::new(longest)
                     )));
+                }
+                if window.length() == Seconds::ZERO {
+                    // Never sampled, and the quotients below would make it unequal to itself.
+                    return Ok(Sampler { curve: Curve::Uniform, width });
                 }
                 let m = match mu.unwrap_or(default_mu(window)) {
                     Mu::Nominal => window.lead().get() as f64,
@@ -330,6 +337,7 @@ fn normal_cdf(t: f64) -> f64 {
 }
 
 /// Φ⁻¹ by algorithm AS 241, routine PPND16 (Wichura 1988): about 16 digits.
+#[expect(clippy::excessive_precision, reason = "the coefficients as published")]
 fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 8] = [
         3.387_132_872_796_366_608,

@@ -209,9 +209,7 @@ impl TimingParser {
     ) -> Result<Timing, Vec<Finding>> {
         let mut findings = Vec::new();
         let mut draft = Draft::new(identity, host);
-        let piece = Piece::whole(text);
-        let rest = self.expression(&mut draft, piece, Fields::Any, &mut findings);
-        refuse_rest(rest, &mut findings);
+        self.whole_expression(&mut draft, Piece::whole(text), &mut findings);
         let timing = self.finish(draft, &mut findings);
         findings.retain(Finding::is_error);
         match timing {
@@ -231,6 +229,26 @@ impl TimingParser {
         let zone = zone::parse(piece)?;
         self.zones.insert(piece.text.into(), zone.clone());
         Ok(zone)
+    }
+
+    /// Reads a text that is an expression and nothing else into `draft`.
+    pub fn whole_expression(
+        &mut self,
+        draft: &mut Draft<'_>,
+        text: Piece<'_>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let rest = self.expression(draft, text, Fields::Any, findings);
+        if !rest.text.is_empty() {
+            findings.push(
+                Finding::configuration(
+                    rest.span(),
+                    format!("unexpected `{}` after the schedule", rest.shown()),
+                )
+                .help("only modifiers such as `@tz(…)` or `@win(…)` may follow the fields"),
+            );
+            draft.faulty = true;
+        }
     }
 
     /// Reads a pattern and the modifiers after it into `draft`, and returns what follows them.
@@ -267,7 +285,17 @@ impl TimingParser {
             pattern = cron::parse_fields(pattern_text, &words, draft.identity, sink.findings);
         }
         draft.pattern = pattern.map(|pattern| (pattern, pattern_text.span()));
+        let mut modifier_count = 0;
         while opens_modifier(rest) || (rest.text.starts_with('@') && fields == Fields::Any) {
+            modifier_count += 1;
+            if modifier_count > MODIFIERS_MAX {
+                sink.findings.push(Finding::configuration(
+                    rest.span(),
+                    format!("more than {MODIFIERS_MAX} modifiers"),
+                ));
+                rest = rest.slice(rest.text.len()..rest.text.len());
+                break;
+            }
             match split_modifier(rest) {
                 Ok((name, arguments, after)) => {
                     rest = after.trim_start();
@@ -469,32 +497,8 @@ impl TimingParser {
 
 /// One more than a pattern can have, so that too many are seen as such.
 const FIELD_WORDS_MAX: usize = 8;
-
-/// Says so when something follows an expression that should have ended.
-fn refuse_rest(rest: Piece<'_>, findings: &mut Vec<Finding>) {
-    if !rest.text.is_empty() {
-        findings.push(
-            Finding::configuration(
-                rest.span(),
-                format!("unexpected `{}` after the schedule", rest.shown()),
-            )
-            .help("only modifiers such as `@tz(…)` or `@win(…)` may follow the fields"),
-        );
-    }
-}
-
-impl<'a> Piece<'a> {
-    pub(crate) fn trim_start(&self) -> Piece<'a> {
-        let start = self.text.len() - self.text.trim_start().len();
-        self.slice(start..self.text.len())
-    }
-
-    /// The word this piece begins with, and what follows it.
-    fn split_word(&self) -> (Piece<'a>, Piece<'a>) {
-        let end = self.text.find(char::is_whitespace).unwrap_or(self.text.len());
-        (self.slice(0..end), self.slice(end..self.text.len()).trim_start())
-    }
-}
+/// Modifiers an expression may have; only `@only` and `@avoid` can be repeated to good effect.
+const MODIFIERS_MAX: usize = 256;
 
 /// Whether a text begins like `@name(`.
 fn opens_modifier(piece: Piece<'_>) -> bool {

@@ -191,22 +191,43 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    pub(crate) fn whole(text: &'a str) -> Self {
+    /// A text of its own.
+    #[must_use]
+    pub fn whole(text: &'a str) -> Self {
         Piece { text, at: 0 }
     }
 
-    pub(crate) fn span(&self) -> Range<usize> {
+    /// The bytes of the larger text it covers.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
         self.at..self.at + self.text.len()
     }
 
-    /// The bytes `from..to` of this piece.
-    pub(crate) fn slice(&self, range: Range<usize>) -> Piece<'a> {
+    /// A part of it; the range must lie on character boundaries.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Piece<'a> {
         Piece { text: &self.text[range.clone()], at: self.at + range.start }
     }
 
-    pub(crate) fn trim(&self) -> Piece<'a> {
+    /// Without blanks at either end.
+    #[must_use]
+    pub fn trim(&self) -> Piece<'a> {
         let start = self.text.len() - self.text.trim_start().len();
         Piece { text: self.text.trim(), at: self.at + start }
+    }
+
+    /// Without blanks at its start.
+    #[must_use]
+    pub fn trim_start(&self) -> Piece<'a> {
+        let start = self.text.len() - self.text.trim_start().len();
+        self.slice(start..self.text.len())
+    }
+
+    /// The word it begins with, and what follows the blanks after that.
+    #[must_use]
+    pub fn split_word(&self) -> (Piece<'a>, Piece<'a>) {
+        let end = self.text.find(char::is_whitespace).unwrap_or(self.text.len());
+        (self.slice(0..end), self.slice(end..self.text.len()).trim_start())
     }
 
     pub(crate) fn split(self, separator: char) -> impl Iterator<Item = Piece<'a>> {

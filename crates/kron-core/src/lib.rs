@@ -40,8 +40,9 @@
 //! | [`Policy`] | what the job allows when a period falls due |
 //! | [`Timing`] | schedule, placement and policy of one job |
 //! | [`judge`] | decision, policy, recorded past, active executions and time → [`Verdict`] |
+//! | [`Coverage`], [`Forecaster`], [`compare`](compare()) | what constraints leave, the load of many jobs, what an edit changes |
 //! | [`TimingParser`] | texts → timings, with every fault placed |
-//! | [`Request`], [`DecisionRecord`] | both ends of a decision as JSON |
+//! | [`Request`], [`DecisionRecord`], [`DecisionEvent`] | both ends of a decision as data, and in a log |
 //!
 //! # What stays the same
 //!
@@ -50,13 +51,17 @@
 //! database is a new input: it is compiled in, pinned, and named in every [`DecisionRecord`].
 
 pub mod civil;
+mod compare;
 mod constraint;
+mod coverage;
 mod cron;
 mod decision;
 mod distribution;
 mod duration;
+mod event;
 mod expression;
 pub mod finding;
+mod forecast;
 mod policy;
 mod record;
 mod schedule;
@@ -67,15 +72,19 @@ mod trigger;
 mod window;
 mod zone;
 
+pub use compare::{Change, Compared, Comparison, compare};
 pub use constraint::{Constraints, Rejection, Side};
+pub use coverage::Coverage;
 pub use cron::Pattern;
 pub use decision::{
     ATTEMPTS_MAX, Attempt, Decision, NAME_BYTES_MAX, Placement, UNSCHEDULABLE_REASON,
 };
 pub use distribution::{Direction, Distribution, Mu, Parameter, Sampler};
 pub use duration::Seconds;
+pub use event::{DecisionEvent, Difference};
 pub use expression::{Argument, Draft, Fields, Host, Modifier, TimingParser};
 pub use finding::{Category, Finding, Piece, Severity};
+pub use forecast::{BUCKETS_MAX, Forecast, Forecaster, Horizon, Overlapping, Starts};
 pub use policy::{Concurrency, Policy};
 pub use record::{
     AppliedRecord, ClausesRecord, ConstraintsRecord, DecisionRecord, DistributionRecord,

@@ -272,6 +272,7 @@ impl Schedule {
     }
 
     fn first_at_or_after(&self, mut from: i64) -> Option<i64> {
+        let mut search = Search { pattern: &self.pattern, known: None };
         loop {
             if from > UtcSecond::MAX.unix() {
                 return None;
@@ -279,12 +280,11 @@ impl Schedule {
             let stretch = self.zone.stretch_at(from);
             let streams = self.streams(&stretch);
             let own_from = from.max(streams.own.start);
-            let own = self.pattern.first_at_or_after(own_from + streams.offset);
+            let own = search.first_at_or_after(own_from + streams.offset);
             let mut found =
                 own.map(|wall| wall - streams.offset).filter(|t| streams.own.contains(t));
             if from < streams.shifted.end {
-                let shifted = self
-                    .pattern
+                let shifted = search
                     .first_at_or_after(from + streams.offset_before)
                     .map(|wall| wall - streams.offset_before)
                     .filter(|t| streams.shifted.contains(t));
@@ -294,12 +294,13 @@ impl Schedule {
                 return found;
             }
             // Nothing here. Far from the stretch's end, no wall time before `own` can match in
-            // any later stretch either, so years can be passed over at once.
-            let wall = own?;
-            from = if stretch.end - own_from > OFFSETS_APART_MAX {
-                stretch.end.max(wall - OFFSETS_APART_MAX)
-            } else {
-                stretch.end
+            // any later stretch either, so years, or all that is left, can be passed over at
+            // once. Close to it, a fold may bring wall times back.
+            let far = stretch.end - own_from > OFFSETS_APART_MAX;
+            from = match own {
+                Some(wall) if far => stretch.end.max(wall - OFFSETS_APART_MAX),
+                None if far => return None,
+                _ => stretch.end,
             };
         }
     }
@@ -327,12 +328,12 @@ impl Schedule {
             if found.is_some() || stretch.start == i64::MIN {
                 return found;
             }
-            let wall = own?;
             let before = stretch.start - 1;
-            to = if own_to - before > OFFSETS_APART_MAX {
-                before.min(wall + OFFSETS_APART_MAX)
-            } else {
-                before
+            let far = own_to - before > OFFSETS_APART_MAX;
+            to = match own {
+                Some(wall) if far => before.min(wall + OFFSETS_APART_MAX),
+                None if far => return None,
+                _ => before,
             };
         }
     }
@@ -365,13 +366,16 @@ impl Schedule {
                 break;
             }
             previous = Some(next);
+            if last_second == first_second {
+                continue;
+            }
             let stretch = self.zone.stretch_at(next);
             let wall = next + stretch.offset;
             let day_start = wall - wall.rem_euclid(DAY_SECONDS) - stretch.offset;
             let untouched = day_start >= stretch.start.saturating_add(stretch.shift_before())
                 && day_start + DAY_SECONDS <= stretch.end - stretch.fold_after()
                 && day_start + DAY_SECONDS <= HORIZON.end;
-            if last_second == first_second || !untouched || next != day_start + first_second {
+            if !untouched || next != day_start + first_second {
                 continue;
             }
             if !in_day_seen && let Some(gap) = in_day {
@@ -382,7 +386,7 @@ impl Schedule {
                 }
             }
             previous = Some(day_start + last_second);
-            walk = self.after(UtcSecond::clamped(day_start + last_second));
+            walk.pass_day(day_start + last_second);
         }
         shortest
     }
@@ -430,6 +434,28 @@ impl Schedule {
     }
 }
 
+/// Looks for a pattern's wall times and remembers the last answer, which is often the answer in
+/// the next stretch as well.
+struct Search<'a> {
+    pattern: &'a Pattern,
+    /// A wall time asked about and the first match at or after it.
+    known: Option<(i64, i64)>,
+}
+
+impl Search<'_> {
+    #[inline]
+    fn first_at_or_after(&mut self, wall: i64) -> Option<i64> {
+        if let Some((asked, found)) = self.known
+            && (asked..=found).contains(&wall)
+        {
+            return Some(found);
+        }
+        let found = self.pattern.first_at_or_after(wall)?;
+        self.known = Some((wall, found));
+        Some(found)
+    }
+}
+
 /// Nominal times in order; made by [`Schedule::after`].
 #[derive(Clone, Debug)]
 pub struct Nominals<'a> {
@@ -446,7 +472,43 @@ struct Track {
     end: i64,
 }
 
+impl Track {
+    /// The instant of the cursor's wall time, which is the first match after that of `last`;
+    /// `None` when only a careful search can tell what comes next.
+    #[inline]
+    fn reach(&mut self, last: i64, schedule: &Schedule) -> Option<i64> {
+        let wall = self.cursor.wall();
+        let next = wall - self.offset;
+        if next < self.end { Some(next) } else { self.change(wall, last, schedule) }
+    }
+
+    /// Moves to the stretch that holds `wall`, if `last` and `wall` are so far from the changes
+    /// between them that no wall time up to `last` is seen again and `wall` is not seen before.
+    fn change(&mut self, wall: i64, last: i64, schedule: &Schedule) -> Option<i64> {
+        let stretch = schedule.zone.stretch_at(wall - self.offset);
+        let next = wall - stretch.offset;
+        let own = schedule.streams(&stretch).own;
+        let far = self.end - last > OFFSETS_APART_MAX
+            && next > stretch.start.saturating_add(OFFSETS_APART_MAX)
+            && next < own.end;
+        if !far {
+            return None;
+        }
+        (self.offset, self.end) = (stretch.offset, own.end);
+        Some(next)
+    }
+}
+
 impl Nominals<'_> {
+    /// Passes over the rest of the day that the walk stands on; `last` is its last nominal time,
+    /// and the offset does not change before it.
+    fn pass_day(&mut self, last: i64) {
+        self.last = last;
+        if let Some(track) = &mut self.track {
+            track.cursor.pass_day(&self.schedule.pattern);
+        }
+    }
+
     /// Finds the next nominal time the careful way and, if the way ahead is plain, a track.
     #[cold]
     fn find(&mut self) -> Option<UtcSecond> {
@@ -469,12 +531,11 @@ impl Iterator for Nominals<'_> {
     #[inline]
     fn next(&mut self) -> Option<UtcSecond> {
         if let Some(track) = &mut self.track {
-            if track.cursor.advance(&self.schedule.pattern) {
-                let next = track.cursor.wall() - track.offset;
-                if next < track.end {
-                    self.last = next;
-                    return UtcSecond::from_unix(next);
-                }
+            if track.cursor.advance(&self.schedule.pattern)
+                && let Some(next) = track.reach(self.last, self.schedule)
+            {
+                self.last = next;
+                return UtcSecond::from_unix(next);
             }
             self.track = None;
         }

@@ -43,6 +43,9 @@ struct Table {
     rules: TimeZone,
     /// Stretches of constant offset in order, without gaps, starting before all time.
     stretches: Box<[Stretch]>,
+    /// For every span of `2^SPAN_BITS` seconds from 1970 on, the stretch that its first second
+    /// lies in.
+    spans: Box<[u16]>,
     /// The largest change of offset in the horizon that shortest gaps are computed over.
     shift_seconds_max: i64,
     /// The shortest repetition of wall time in that horizon, if there is any.
@@ -93,6 +96,9 @@ pub(crate) const HORIZON: std::ops::Range<i64> = 1_767_225_600..3_029_529_600;
 /// 2101-01-01; stretches that begin before it are in the table.
 const TABLE_END: i64 = 4_133_980_800;
 
+/// Spans of 97 days, so that looking up an instant seldom passes more than one change of offset.
+const SPAN_BITS: u32 = 23;
+
 impl Zone {
     /// The zone with exactly this tzdb name.
     ///
@@ -128,11 +134,20 @@ impl Zone {
         Wall { seconds: t.unix() + offset, offset }
     }
 
+    #[inline]
     pub(crate) fn stretch_at(&self, t: i64) -> Stretch {
-        let stretches = &self.0.stretches;
-        let index = stretches.partition_point(|stretch| stretch.start <= t).saturating_sub(1);
-        let stretch = stretches[index];
-        if t < stretch.end { stretch } else { self.0.stretch_by_rule(t) }
+        let Table { stretches, spans, .. } = &*self.0;
+        match usize::try_from(t >> SPAN_BITS).ok().and_then(|span| spans.get(span)) {
+            Some(&first) => {
+                let later = stretches[usize::from(first)..].iter();
+                later.copied().find(|stretch| t < stretch.end)
+            }
+            None => {
+                let index = stretches.partition_point(|stretch| stretch.end <= t);
+                stretches.get(index).copied()
+            }
+        }
+        .unwrap_or_else(|| self.0.stretch_by_rule(t))
     }
 
     pub(crate) fn shift_seconds_max(&self) -> i64 {
@@ -192,6 +207,15 @@ impl Table {
                 }
             })
             .collect();
+        let mut index = 0;
+        let spans = (0..=TABLE_END >> SPAN_BITS)
+            .map(|span| {
+                while stretches.get(index).is_some_and(|s| s.end <= span << SPAN_BITS) {
+                    index += 1;
+                }
+                index as u16
+            })
+            .collect();
         let in_horizon = stretches.iter().filter(|s| HORIZON.contains(&s.start));
         Table {
             name: name.into(),
@@ -199,11 +223,13 @@ impl Table {
             fold_seconds_min: in_horizon.map(Stretch::fold_before).filter(|&fold| fold > 0).min(),
             rules,
             stretches,
+            spans,
         }
     }
 
     /// The stretch at a time after the table's end. Only a repeating rule applies there, and each
     /// of its changes changes the offset.
+    #[cold]
     fn stretch_by_rule(&self, t: i64) -> Stretch {
         let offset = offset_by_rule(&self.rules, t);
         // `preceding` looks strictly before, and a stretch begins at or before `t`.

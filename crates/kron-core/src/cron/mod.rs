@@ -93,10 +93,15 @@ impl DaysOfMonth {
         self.plain == ALL_DAYS
     }
 
+    /// Whether the days are the same in all months of one length.
+    fn is_plain(&self) -> bool {
+        self.from_last | self.nearest_weekday == 0 && !self.last_weekday
+    }
+
     /// Days of a month that match, bit `d` for day `d`.
     fn mask(&self, length: u8, first_weekday: u8) -> u32 {
         let mut mask = self.plain;
-        if self.from_last | self.nearest_weekday != 0 || self.last_weekday {
+        if !self.is_plain() {
             mask |= self.special_mask(length, first_weekday);
         }
         mask & days_up_to(length)
@@ -219,8 +224,12 @@ impl Pattern {
     /// Days of a month that match, bit `d` for day `d`, whatever the month and year fields say.
     pub(crate) fn month_mask(&self, year: i32, month: u8, first_day: i64) -> u32 {
         let length = days_in_month(year, month);
-        if self.days.is_every_day() && self.weekdays.is_every_day() {
-            return days_up_to(length);
+        // Most patterns name no weekday, and then it does not matter which one a month begins on.
+        if self.days.is_plain()
+            && self.weekdays.is_every_day()
+            && self.combination == Combination::Both
+        {
+            return self.days.plain & days_up_to(length);
         }
         let first_weekday = weekday_of_days(first_day);
         let by_day = self.days.mask(length, first_weekday);

@@ -71,7 +71,7 @@ pub(crate) fn parse_fields(
     findings: &mut Vec<Finding>,
 ) -> Option<Pattern> {
     let (second, rest, year) = match fields {
-        [rest @ ..] if rest.len() == 5 => (None, rest, None),
+        rest if rest.len() == 5 => (None, rest, None),
         [second, rest @ ..] if rest.len() == 5 => (Some(second), rest, None),
         [second, rest @ .., year] if rest.len() == 5 => (Some(second), rest, Some(year)),
         _ => {

@@ -91,6 +91,13 @@ impl Cursor {
         self.next_day(pattern)
     }
 
+    /// Moves to the last matching time of the current day.
+    pub(crate) fn pass_day(&mut self, pattern: &Pattern) {
+        self.hour = 31 - pattern.hours.leading_zeros();
+        self.minute = 63 - pattern.minutes.leading_zeros();
+        self.second = 63 - pattern.seconds.leading_zeros();
+    }
+
     /// Moves forward within the current day to the first matching time at or after the one the
     /// cursor holds; `false` when the day has none left.
     fn settle_time(&mut self, pattern: &Pattern) -> bool {

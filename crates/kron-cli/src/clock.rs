@@ -1,0 +1,18 @@
+//! The one place that asks what time it is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kron_core::UtcSecond;
+
+/// The present second.
+#[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
+pub(crate) fn now() -> UtcSecond {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(seconds).ok().and_then(UtcSecond::from_unix).unwrap_or(UtcSecond::MAX)
+}
+
+/// The present second, rounded down to a whole `unit`.
+pub(crate) fn now_floored(unit_seconds: i64) -> UtcSecond {
+    let now = now();
+    now.saturating_add(-now.unix().rem_euclid(unit_seconds))
+}

@@ -1,0 +1,74 @@
+//! `kron lint`: everything that is wrong or doubtful with job files, at once.
+
+use std::io::Write;
+
+use kron_config::{Diagnostic, lint};
+use kron_core::Severity;
+use serde::Serialize;
+
+use crate::args::{LintArgs, OutputFormat};
+use crate::failure::{Exit, Failure};
+use crate::jobs;
+use crate::text::count;
+
+#[derive(Serialize)]
+struct Row<'a> {
+    severity: &'static str,
+    category: &'static str,
+    file: Option<&'a str>,
+    line: Option<usize>,
+    column: Option<usize>,
+    message: &'a str,
+    help: Option<&'a str>,
+}
+
+pub(crate) fn run(args: &LintArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let loaded = jobs::load(&args.files, &args.read)?;
+    let mut diagnostics = loaded.diagnostics;
+    for job in &loaded.jobs {
+        diagnostics.extend(lint(job));
+    }
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let warnings = diagnostics.len() - errors;
+    match args.format {
+        OutputFormat::Json => {
+            for diagnostic in &diagnostics {
+                serde_json::to_writer(&mut *out, &row(diagnostic))?;
+                writeln!(out)?;
+            }
+        }
+        OutputFormat::Text => {
+            for diagnostic in &diagnostics {
+                writeln!(out, "{diagnostic}\n")?;
+            }
+            if loaded.unlisted > 0 {
+                writeln!(out, "and {} more\n", loaded.unlisted)?;
+            }
+            writeln!(
+                out,
+                "{}, {}, {}",
+                count(loaded.jobs.len() as u64, "job"),
+                count(errors as u64, "error"),
+                count(warnings as u64, "warning")
+            )?;
+        }
+    }
+    let refused = errors > 0 || loaded.unlisted > 0 || (args.strict && warnings > 0);
+    Ok(if refused { Exit::Refused } else { Exit::Ok })
+}
+
+fn row(diagnostic: &Diagnostic) -> Row<'_> {
+    let location = diagnostic.location.as_ref();
+    Row {
+        severity: match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        category: diagnostic.category.as_str(),
+        file: location.map(|location| &*location.file),
+        line: location.map(|location| location.line),
+        column: location.map(|location| location.column),
+        message: &diagnostic.message,
+        help: diagnostic.help.as_deref(),
+    }
+}

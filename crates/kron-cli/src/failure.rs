@@ -1,0 +1,126 @@
+//! Failures of commands and the one table of exit codes.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use kron_config::files::ReadError;
+use kron_core::{Category, Finding};
+
+/// How a command that worked ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0: the answer is yes, or there was nothing to answer.
+    Ok,
+    /// 1: the answer is no.
+    No,
+    /// 2: the input was refused, and the output says why.
+    Refused,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::No => 1,
+            Exit::Refused => 2,
+        })
+    }
+}
+
+/// Why a command could not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The output could not be written.
+    Output(io::Error),
+    /// A definition could not be read.
+    Read(ReadError),
+    /// Definitions have errors, which have been shown.
+    Definitions,
+    /// There is no such job.
+    NoSuchJob {
+        /// What was asked for.
+        wanted: String,
+        /// What to try instead.
+        hint: String,
+    },
+    /// An argument is not usable.
+    Argument {
+        /// The argument's name.
+        name: &'static str,
+        /// What is wrong with it.
+        finding: Finding,
+    },
+}
+
+impl Failure {
+    pub(crate) fn argument(name: &'static str) -> impl Fn(Finding) -> Failure {
+        move |finding| Failure::Argument { name, finding }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        let category = match self {
+            Failure::NoSuchJob { .. } => return Exit::No.into(),
+            Failure::Output(_) => Category::System,
+            Failure::Read(error) => error.category(),
+            Failure::Definitions => Category::Configuration,
+            Failure::Argument { finding, .. } => finding.category,
+        };
+        ExitCode::from(match category {
+            Category::Configuration
+            | Category::Validation
+            | Category::Scheduling
+            | Category::Constraint => 2,
+            Category::IncompatibleState => 3,
+            Category::Persistence => 5,
+            Category::Execution | Category::System => 6,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Output(error) => write!(f, "error: cannot write the output: {error}"),
+            Failure::Read(error) => {
+                write!(f, "error: {error}")?;
+                match error {
+                    ReadError::Io { source, .. } => write!(f, ": {source}"),
+                    ReadError::UnknownFormat { .. } => f.write_str(
+                        "\nhint: name it `*.toml`, `*.krontab` or `*.crontab`, or say `--as toml|krontab|crontab|system-crontab`",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            Failure::Definitions => f.write_str("error: the definitions above have errors"),
+            Failure::NoSuchJob { wanted, hint } => {
+                write!(f, "error: no job `{wanted}`\nhint: {hint}")
+            }
+            Failure::Argument { name, finding } => {
+                write!(f, "error: {name}: {}", finding.message)?;
+                match &finding.help {
+                    Some(help) => write!(f, "\nhint: {help}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Failure {
+        Failure::Output(error.into())
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        Failure::Read(error)
+    }
+}

@@ -1,0 +1,75 @@
+//! The `kron` command.
+//!
+//! Every command is one file under `command/`: it turns arguments into output and an [`Exit`], and
+//! does nothing else. This file is the edge: it parses, dispatches, and translates failures into
+//! exit codes. Output depends on nothing but inputs and flags; where a time is left out, the clock
+//! is read here, once, and the time is shown in the output.
+
+mod args;
+mod clock;
+mod command;
+mod failure;
+mod jobs;
+mod lines;
+mod plot;
+mod text;
+
+use std::io::{self, BufWriter, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::failure::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = run(&cli.command, &mut out).and_then(|exit| {
+        out.flush()?;
+        Ok(exit)
+    });
+    // What was written before a failure belongs to the reader.
+    let _ = out.flush();
+    match result {
+        Ok(exit) => exit.into(),
+        // Whoever reads the output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
+    match command {
+        Command::Lint(args) => command::lint::run(args, out),
+        Command::Next(args) => command::next::run(args, out),
+        Command::Decide(args) => command::decide::run(args, out),
+        Command::Explain(args) => command::explain::run(args, out),
+        Command::Forecast(args) => command::forecast::run(args, out),
+        Command::Diff(args) => command::diff::run(args, out),
+        Command::Replay(args) => command::replay::run(args, out),
+        Command::Completions(args) => command::completions::run(args, out),
+        Command::Man(args) => command::man::run(args, out),
+    }
+}
+
+/// Shows help on standard output and everything else on standard error.
+fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let text = error.render();
+    if asked {
+        let _ = write!(io::stdout(), "{text}");
+        return ExitCode::SUCCESS;
+    }
+    let _ = write!(io::stderr(), "{text}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,111 @@
+//! A finding in its file: what people see when something is wrong.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use kron_core::{Category, Finding, Severity};
+
+use crate::source::{Location, Source, floor_boundary};
+
+/// Characters of a line that are shown; of a longer one, the stretch around the fault.
+const SHOWN_BYTES_MAX: usize = 160;
+
+/// One fault or doubt, with its place and the line it stands on. It keeps a bounded excerpt, not
+/// the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// The kind of error.
+    pub category: Category,
+    /// Where, when it is about a place.
+    pub location: Option<Location>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+    /// The line, or the stretch of it around the fault.
+    excerpt: String,
+    /// The bytes of the excerpt this is about.
+    marked: Range<usize>,
+}
+
+impl Diagnostic {
+    /// A finding about `source`.
+    #[must_use]
+    pub fn in_source(source: &Source, finding: Finding) -> Diagnostic {
+        let text = source.text();
+        let start = floor_boundary(text, finding.span.start.min(text.len()));
+        let line = source.line_range(source.line_index(start));
+        let end = floor_boundary(text, finding.span.end.min(line.end)).max(start);
+        let mut shown = line.clone();
+        if shown.len() > SHOWN_BYTES_MAX {
+            shown.start =
+                floor_boundary(text, start.saturating_sub(SHOWN_BYTES_MAX / 2).max(line.start));
+            shown.end = floor_boundary(text, (shown.start + SHOWN_BYTES_MAX).min(line.end));
+        }
+        let end = end.min(shown.end.max(start));
+        Diagnostic {
+            severity: finding.severity,
+            category: finding.category,
+            location: Some(source.location(start)),
+            message: finding.message,
+            help: finding.help,
+            excerpt: text[shown.start.min(start)..shown.end.max(start)].to_owned(),
+            marked: start - shown.start.min(start)..end - shown.start.min(start),
+        }
+    }
+
+    /// A finding about no place in particular.
+    #[must_use]
+    pub fn without_place(finding: Finding) -> Diagnostic {
+        Diagnostic {
+            severity: finding.severity,
+            category: finding.category,
+            location: None,
+            message: finding.message,
+            help: finding.help,
+            excerpt: String::new(),
+            marked: 0..0,
+        }
+    }
+
+    /// A finding about the thing defined at `location`.
+    #[must_use]
+    pub fn at(location: &Location, finding: Finding) -> Diagnostic {
+        Diagnostic { location: Some(location.clone()), ..Diagnostic::without_place(finding) }
+    }
+
+    /// Whether this is an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let title = level.primary_title(self.message.as_str());
+        let mut group = match &self.location {
+            None => Group::with_title(title),
+            Some(location) if self.excerpt.is_empty() => title.element(
+                Origin::path(&*location.file).line(location.line).char_column(location.column),
+            ),
+            Some(location) => title.element(
+                Snippet::source(self.excerpt.as_str())
+                    .line_start(location.line)
+                    .path(&*location.file)
+                    .annotation(AnnotationKind::Primary.span(self.marked.clone())),
+            ),
+        };
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        f.write_str(&Renderer::plain().render(&[group]))
+    }
+}

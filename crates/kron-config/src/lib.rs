@@ -1,0 +1,29 @@
+//! Job definitions as people write them: TOML files, krontab lines, and crontab files as they
+//! are.
+//!
+//! [`Loader`] takes texts and yields [`Job`]s and [`Diagnostic`]s. It reports every fault of every
+//! text at once, each with file, line and column; it never stops at the first. What it yields is
+//! complete: defaults filled in, zones resolved, windows proven not to overlap.
+//!
+//! - native texts ([`Format::Toml`], [`Format::Krontab`]): any error means nothing may be
+//!   scheduled from the whole load ([`Loaded::is_usable`]);
+//! - crontab files: a bad line is reported and left out, as cron itself does.
+//!
+//! Only [`files`] touches the file system; everything else is a function of texts.
+
+mod crontab;
+mod diagnostic;
+pub mod files;
+mod job;
+mod krontab;
+mod lint;
+mod load;
+mod settings;
+mod source;
+mod toml_file;
+
+pub use diagnostic::Diagnostic;
+pub use job::{Action, Execution, Job};
+pub use lint::{CoverageReport, lint};
+pub use load::{CrontabOwner, Format, Loaded, Loader, Options};
+pub use source::{Location, Source};

@@ -1,0 +1,208 @@
+//! Texts in, jobs and diagnostics out.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use kron_core::finding::excerpt;
+use kron_core::{Finding, Host, NAME_BYTES_MAX, TimingParser, Zone};
+
+use crate::diagnostic::Diagnostic;
+use crate::job::Job;
+use crate::source::{Location, Source};
+use crate::{crontab, krontab, toml_file};
+
+/// Bytes a line of a krontab or crontab may have.
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Diagnostics that are kept in full; what comes after is counted.
+const DIAGNOSTICS_MAX: usize = 1_000;
+
+/// How a text is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Tables `[job.NAME]`.
+    Toml,
+    /// One job a line, with `name=` and other settings.
+    Krontab,
+    /// A crontab.
+    Crontab(CrontabOwner),
+}
+
+/// Whose crontab it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CrontabOwner {
+    /// The system's: each entry names its user.
+    System,
+    /// This user's own.
+    User(String),
+}
+
+/// What the texts do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What `%H` in a salt stands for.
+    pub host_name: Option<String>,
+    /// What `%m` in a salt stands for.
+    pub machine_id: Option<String>,
+    /// The zone of crontab entries that no `CRON_TZ` or `@tz` governs; UTC when absent.
+    pub crontab_zone: Option<Zone>,
+}
+
+impl Options {
+    pub(crate) fn host(&self) -> Host<'_> {
+        Host { name: self.host_name.as_deref(), machine_id: self.machine_id.as_deref() }
+    }
+}
+
+/// Loads any number of texts into one set of jobs.
+///
+/// ```
+/// use kron_config::{Format, Loader, Options, Source};
+/// let mut loader = Loader::new(Options::default());
+/// let text = "0 3 * * * @win(after,1h) name=backup command=/usr/bin/backup\n";
+/// loader.load(&Source::new("jobs.krontab", text), &Format::Krontab);
+/// let loaded = loader.finish();
+/// assert!(loaded.diagnostics.is_empty());
+/// assert_eq!(loaded.jobs[0].identity(), "backup");
+/// ```
+#[derive(Debug)]
+pub struct Loader {
+    options: Options,
+    parser: TimingParser,
+    jobs: Vec<Job>,
+    places: HashMap<Box<str>, Location>,
+    /// How often each crontab entry has been seen.
+    crontab_entries: HashMap<String, usize>,
+    diagnostics: Vec<Diagnostic>,
+    /// Diagnostics past the limit.
+    unlisted: usize,
+    native_errors: bool,
+    in_crontab: bool,
+}
+
+/// What a [`Loader`] found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The jobs, in the order of their texts.
+    pub jobs: Vec<Job>,
+    /// Every fault and doubt, in the order of their texts.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Faults and doubts that were too many to list.
+    pub unlisted: usize,
+    native_errors: bool,
+}
+
+impl Loaded {
+    /// Whether the jobs may be scheduled: no native text has an error. Bad lines of crontab files
+    /// are left out and spoil nothing else.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        !self.native_errors
+    }
+
+    /// Whether anything at all is an error.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.native_errors || self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// The job of this identity.
+    #[must_use]
+    pub fn job(&self, identity: &str) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.identity() == identity)
+    }
+}
+
+impl Loader {
+    /// A loader without any jobs.
+    #[must_use]
+    pub fn new(options: Options) -> Loader {
+        Loader {
+            options,
+            parser: TimingParser::new(),
+            jobs: Vec::new(),
+            places: HashMap::new(),
+            crontab_entries: HashMap::new(),
+            diagnostics: Vec::new(),
+            unlisted: 0,
+            native_errors: false,
+            in_crontab: false,
+        }
+    }
+
+    /// Adds the jobs of one text.
+    pub fn load(&mut self, source: &Source, format: &Format) {
+        self.in_crontab = matches!(format, Format::Crontab(_));
+        match format {
+            Format::Toml => toml_file::load(self, source),
+            Format::Krontab => krontab::load(self, source),
+            Format::Crontab(owner) => crontab::load(self, source, owner),
+        }
+    }
+
+    /// Everything that was found.
+    #[must_use]
+    pub fn finish(self) -> Loaded {
+        Loaded {
+            jobs: self.jobs,
+            diagnostics: self.diagnostics,
+            unlisted: self.unlisted,
+            native_errors: self.native_errors,
+        }
+    }
+
+    pub(crate) fn parser(&mut self) -> &mut TimingParser {
+        &mut self.parser
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn crontab_zone(&self) -> Option<Zone> {
+        self.options.crontab_zone.clone()
+    }
+
+    /// The identity of a crontab entry; repeats of the same entry are told apart by a number.
+    pub(crate) fn crontab_identity(&mut self, user: &str, schedule: &str, command: &str) -> String {
+        let identity = format!("crontab/{user}/{}", crontab::entry_hash(schedule, command));
+        let count = self.crontab_entries.entry(identity.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 { identity } else { format!("{identity}#{count}") }
+    }
+
+    pub(crate) fn report(&mut self, source: &Source, finding: Finding) {
+        self.native_errors |= finding.is_error() && !self.in_crontab;
+        if self.diagnostics.len() < DIAGNOSTICS_MAX {
+            self.diagnostics.push(Diagnostic::in_source(source, finding));
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    /// Takes a job in, unless its name is taken.
+    pub(crate) fn define(&mut self, source: &Source, job: Job, name_span: Range<usize>) {
+        if let Some(first) = self.places.get(job.identity()) {
+            let message = format!("job `{}` is defined twice", excerpt(job.identity()));
+            let finding = Finding::configuration(name_span, message)
+                .help(format!("it is first defined at {first}; names are unique over all files"));
+            self.report(source, finding);
+            return;
+        }
+        self.places.insert(job.identity().into(), job.origin.clone());
+        self.jobs.push(job);
+    }
+}
+
+/// Checks a job's name, which is its identity.
+pub(crate) fn check_name(name: &str, span: &Range<usize>) -> Result<(), Finding> {
+    let fault = if name.is_empty() {
+        "a job with an empty name".to_owned()
+    } else if name.len() > NAME_BYTES_MAX {
+        format!("a job's name of more than {NAME_BYTES_MAX} bytes")
+    } else if name.chars().any(char::is_control) {
+        format!("the job's name `{}` contains a control character", excerpt(name))
+    } else {
+        return Ok(());
+    };
+    Err(Finding::validation(span.clone(), fault))
+}

@@ -1,0 +1,148 @@
+//! How much of a window the constraints leave, and what that means for a period.
+
+use crate::civil::DAY_SECONDS;
+use crate::decision::{ATTEMPTS_MAX, Placement};
+use crate::time::UtcSecond;
+
+/// What the constraints leave of one period's window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coverage {
+    /// First and last second of each allowed stretch, in order, both included.
+    pub allowed: Vec<(UtcSecond, UtcSecond)>,
+    /// Seconds that are allowed.
+    pub allowed_seconds: u64,
+    /// Seconds the window has; one more than its length.
+    pub window_seconds: u64,
+    /// The probability that a candidate is allowed, by the distribution.
+    pub acceptance: f64,
+}
+
+impl Coverage {
+    /// The share of the window's seconds that is allowed.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.allowed_seconds as f64 / self.window_seconds as f64
+    }
+
+    /// The probability that no candidate is allowed, over all seeds.
+    #[must_use]
+    pub fn unschedulable_chance(&self) -> f64 {
+        if self.window_seconds == 1 {
+            return if self.allowed_seconds == 0 { 1.0 } else { 0.0 };
+        }
+        let mut chance = 1.0;
+        for _ in 0..ATTEMPTS_MAX {
+            chance *= 1.0 - self.acceptance;
+        }
+        chance
+    }
+}
+
+impl Placement {
+    /// What the constraints leave of the window of `nominal`; `None` when that window reaches
+    /// outside years 1 to 9999.
+    #[must_use]
+    pub fn coverage(&self, nominal: UtcSecond) -> Option<Coverage> {
+        let (start, end) = self.window().bounds(nominal)?;
+        let allowed = self.allowed_stretches(start.unix(), end.unix() + 1);
+        let allowed_seconds = allowed.iter().map(|(from, to)| to - from).sum::<i64>() as u64;
+        let acceptance = allowed
+            .iter()
+            .map(|&(from, to)| {
+                let offset = |t: i64| (t - start.unix()) as u64;
+                self.sampler().mass(offset(from), offset(to - 1))
+            })
+            .sum::<f64>();
+        Some(Coverage {
+            allowed: allowed
+                .into_iter()
+                .map(|(from, to)| (UtcSecond::clamped(from), UtcSecond::clamped(to - 1)))
+                .collect(),
+            allowed_seconds,
+            window_seconds: self.window().length().get() + 1,
+            acceptance: if self.window().length().get() == 0 {
+                allowed_seconds as f64
+            } else {
+                acceptance.min(1.0)
+            },
+        })
+    }
+
+    /// The allowed stretches of `start..end`, half open, day by day of the zone's calendar.
+    fn allowed_stretches(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
+        if self.constraints().is_empty() {
+            return vec![(start, end)];
+        }
+        let minutes = self.constraints().allowed_minutes();
+        let mut stretches: Vec<(i64, i64)> = Vec::new();
+        let mut t = start;
+        while t < end {
+            let zone = self.zone().stretch_at(t);
+            let day = (t + zone.offset).div_euclid(DAY_SECONDS);
+            let midnight = day * DAY_SECONDS - zone.offset;
+            let until = (midnight + DAY_SECONDS).min(zone.end).min(end);
+            if self.constraints().allow_day(day) {
+                for &(first, last) in &minutes {
+                    let from = (midnight + i64::from(first) * 60).max(t);
+                    let to = (midnight + (i64::from(last) + 1) * 60).min(until);
+                    if from >= to {
+                        continue;
+                    }
+                    match stretches.last_mut() {
+                        Some((_, previous)) if *previous == from => *previous = to,
+                        _ => stretches.push((from, to)),
+                    }
+                }
+            }
+            t = until;
+        }
+        stretches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Host, TimingParser};
+
+    #[test]
+    fn coverage_counts_exactly_the_seconds_the_constraints_allow() {
+        let expressions = [
+            "0 0 * * * @win(after,1d)",
+            "0 0 * * * @win(after,23h) @only(hours=22-4)",
+            "0 1 * * * @tz(Europe/Paris) @win(around,90m) @avoid(between=01:15-01:40)",
+            "0 0 28 * * @tz(Europe/Paris) @win(after,3d) @only(dow=SUN;hours=1-3) @dist(normal)",
+            "0 0 24 10 * @tz(Europe/Paris) @win(after,3d) @only(hours=2) @dist(exponential,dir=late)",
+            "0 9 * * * @only(dow=MON)",
+        ];
+        let mut parser = TimingParser::new();
+        for text in expressions {
+            let timing = parser.parse(text, "job", Host::default()).unwrap();
+            let placement = timing.placement();
+            for decision in timing.periods_after("2026-03-20T00:00:00Z".parse().unwrap()).take(12) {
+                let coverage = placement.coverage(decision.nominal).unwrap();
+                let mut counted = 0;
+                let mut mass = 0.0;
+                let length = placement.window().length().get();
+                for offset in 0..=length {
+                    let t = decision.window_start.checked_add(offset as i64).unwrap();
+                    let allowed = placement.constraints().allow(placement.zone().wall_at(t));
+                    let listed = coverage.allowed.iter().any(|&(a, b)| a <= t && t <= b);
+                    assert_eq!(allowed, listed, "{text} {t}");
+                    counted += u64::from(allowed);
+                    if allowed && length > 0 {
+                        mass += placement.sampler().mass(offset, offset);
+                    }
+                }
+                assert_eq!(counted, coverage.allowed_seconds, "{text}");
+                assert_eq!(length + 1, coverage.window_seconds, "{text}");
+                if length > 0 {
+                    assert!((mass - coverage.acceptance).abs() < 1e-6, "{text}");
+                }
+                if counted == 0 {
+                    assert_eq!(coverage.unschedulable_chance(), 1.0, "{text}");
+                    assert!(decision.chosen.is_none(), "{text}");
+                }
+            }
+        }
+    }
+}
