@@ -54,18 +54,21 @@ fn file_format(format: FileFormat, path: &Path, read: &ReadArgs) -> Format {
 /// jobs may be scheduled.
 pub(crate) fn load_usable(paths: &[PathBuf], read: &ReadArgs) -> Result<Loaded, Failure> {
     let loaded = load(paths, read)?;
-    show_diagnostics(&loaded.diagnostics, loaded.unlisted);
+    show_diagnostics(&loaded.diagnostics, loaded.cut_short);
     if loaded.is_usable() { Ok(loaded) } else { Err(Failure::Definitions) }
 }
 
+/// Said when a load was cut short.
+pub(crate) const CUT_SHORT: &str = "there is more; the rest was not read";
+
 /// Shows diagnostics on standard error.
-pub(crate) fn show_diagnostics(diagnostics: &[Diagnostic], unlisted: usize) {
+pub(crate) fn show_diagnostics(diagnostics: &[Diagnostic], cut_short: bool) {
     let mut err = std::io::stderr().lock();
     for diagnostic in diagnostics {
         let _ = writeln!(err, "{diagnostic}\n");
     }
-    if unlisted > 0 {
-        let _ = writeln!(err, "and {unlisted} more\n");
+    if cut_short {
+        let _ = writeln!(err, "{CUT_SHORT}\n");
     }
 }
 
@@ -117,7 +120,7 @@ fn bare_schedule(expression: &str, args: &JobArgs) -> Result<Timing, Failure> {
     let source = kron_config::Source::new("--schedule", expression);
     let diagnostics: Vec<Diagnostic> =
         findings.into_iter().map(|finding| Diagnostic::in_source(&source, finding)).collect();
-    show_diagnostics(&diagnostics, 0);
+    show_diagnostics(&diagnostics, false);
     let timing = timing.ok_or(Failure::Definitions)?;
     let identity_matters =
         timing.placement().window().length() != Seconds::ZERO || expression.contains('H');

@@ -4,25 +4,59 @@
 //! would do and Kron does not is said in a warning. A bad line is reported and left out. Modifiers
 //! may follow the five fields.
 
+use std::sync::Arc;
+
 use kron_core::finding::excerpt;
 use kron_core::{Concurrency, Draft, Fields, Finding, Modifier, Piece};
 use sha2::{Digest as _, Sha256};
 
 use crate::job::{Action, Execution, Job};
 use crate::load::{CrontabOwner, LINE_BYTES_MAX, Loader};
+use crate::settings::{ENV_MAX, check_variable};
 use crate::source::Source;
+
+/// Bytes that the environments of one file's entries may have together.
+const ENV_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What the lines so far have set for those that follow.
 struct Surroundings {
     env: Vec<(String, String)>,
+    /// The same, shared by the entries that follow; `None` after a change.
+    shared_env: Option<Arc<[(String, String)]>>,
+    /// Bytes of all environments shared so far.
+    shared_bytes: usize,
     shell: String,
     zone: Option<kron_core::Zone>,
 }
 
+impl Surroundings {
+    /// The environment of the next entry; `None` when all of them together are too large.
+    fn env(&mut self) -> Option<Arc<[(String, String)]>> {
+        if self.shared_env.is_none() {
+            let bytes: usize =
+                self.env.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
+            self.shared_bytes += bytes;
+            if self.shared_bytes > ENV_BYTES_MAX {
+                return None;
+            }
+            self.shared_env = Some(self.env.clone().into());
+        }
+        self.shared_env.clone()
+    }
+}
+
 pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
-    let mut surroundings =
-        Surroundings { env: Vec::new(), shell: "/bin/sh".to_owned(), zone: loader.crontab_zone() };
+    let mut surroundings = Surroundings {
+        env: Vec::new(),
+        shared_env: None,
+        shared_bytes: 0,
+        shell: "/bin/sh".to_owned(),
+        zone: loader.crontab_zone(),
+    };
     for index in 0..source.line_count() {
+        if loader.is_cut_short() {
+            return;
+        }
         let range = source.line_range(index);
         let text = &source.text()[range.clone()];
         let line = Piece { text, at: range.start }.trim_start();
@@ -37,7 +71,7 @@ pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
         } else if let Some((name, value)) = environment_line(line) {
             set_variable(loader, source, &mut surroundings, name, value);
         } else {
-            load_entry(loader, source, owner, &surroundings, line);
+            load_entry(loader, source, owner, &mut surroundings, line);
         }
     }
 }
@@ -110,21 +144,32 @@ fn set_variable(
                     "`CRON_TZ` is the zone the schedule is read in",
                 ),
             );
-            set_plain(surroundings, name, value);
+            set_plain(loader, source, surroundings, name, value);
         }
         "SHELL" => {
             surroundings.shell = value.text.to_owned();
-            set_plain(surroundings, name, value);
+            set_plain(loader, source, surroundings, name, value);
         }
-        _ => match crate::settings::check_variable(name.text, &name.span()) {
-            Ok(()) => set_plain(surroundings, name, value),
+        _ => match check_variable(name.text, &name.span()) {
+            Ok(()) => set_plain(loader, source, surroundings, name, value),
             Err(finding) => loader.report(source, finding),
         },
     }
 }
 
-fn set_plain(surroundings: &mut Surroundings, name: Piece<'_>, value: Piece<'_>) {
+fn set_plain(
+    loader: &mut Loader,
+    source: &Source,
+    surroundings: &mut Surroundings,
+    name: Piece<'_>,
+    value: Piece<'_>,
+) {
     surroundings.env.retain(|(known, _)| known != name.text);
+    if surroundings.env.len() == ENV_MAX {
+        let message = format!("more than {ENV_MAX} variables");
+        return loader.report(source, Finding::validation(name.span(), message));
+    }
+    surroundings.shared_env = None;
     surroundings.env.push((name.text.to_owned(), value.text.to_owned()));
 }
 
@@ -132,7 +177,7 @@ fn load_entry(
     loader: &mut Loader,
     source: &Source,
     owner: &CrontabOwner,
-    surroundings: &Surroundings,
+    surroundings: &mut Surroundings,
     line: Piece<'_>,
 ) {
     let mut findings = Vec::new();
@@ -186,16 +231,15 @@ fn load_entry(
         loader.report(source, finding);
     }
     let (Some(timing), false) = (timing, faulty) else { return };
+    let Some(env) = surroundings.env() else {
+        let message = format!("environments of more than {} MiB", ENV_BYTES_MAX / 1024 / 1024);
+        return loader.report(source, Finding::validation(line.span(), message));
+    };
     let (shell_line, stdin) = split_percent(command.text.trim_end());
     let job = Job {
         timing,
         action: Action::Shell { shell: surroundings.shell.clone(), line: shell_line },
-        execution: Execution {
-            user: Some(user.to_owned()),
-            env: surroundings.env.clone(),
-            stdin,
-            ..Execution::default()
-        },
+        execution: Execution { user: Some(user.to_owned()), env, stdin, ..Execution::default() },
         duration: None,
         description: None,
         origin: source.location(line.at),

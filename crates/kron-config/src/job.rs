@@ -1,5 +1,7 @@
 //! A job: when it runs, what it runs, and as whom.
 
+use std::sync::Arc;
+
 use kron_core::{Seconds, Timing};
 
 use crate::source::Location;
@@ -52,8 +54,8 @@ pub struct Execution {
     pub group: Option<String>,
     /// The directory it starts in.
     pub cwd: Option<String>,
-    /// Variables of its environment, in order.
-    pub env: Vec<(String, String)>,
+    /// Variables of its environment, in order; entries of one crontab share theirs.
+    pub env: Arc<[(String, String)]>,
     /// The file mode mask.
     pub umask: Option<u32>,
     /// The scheduling priority, −20 to 19.

@@ -19,6 +19,9 @@ use crate::source::Source;
 
 pub(crate) fn load(loader: &mut Loader, source: &Source) {
     for index in 0..source.line_count() {
+        if loader.is_cut_short() {
+            return;
+        }
         let range = source.line_range(index);
         let line = Piece { text: &source.text()[range.clone()], at: range.start };
         let first = line.text.trim_start();
@@ -101,7 +104,7 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
         let job = Job {
             timing,
             action,
-            execution: settings.execution,
+            execution: settings.execution(),
             duration: settings.duration,
             description: settings.description,
             origin: source.location(line.at),

@@ -13,8 +13,10 @@ use crate::{crontab, krontab, toml_file};
 
 /// Bytes a line of a krontab or crontab may have.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Diagnostics that are kept in full; what comes after is counted.
+/// Diagnostics after which nothing more is read.
 const DIAGNOSTICS_MAX: usize = 1_000;
+/// Jobs one load may have.
+const JOBS_MAX: usize = 250_000;
 
 /// How a text is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +75,8 @@ pub struct Loader {
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
     diagnostics: Vec<Diagnostic>,
-    /// Diagnostics past the limit.
-    unlisted: usize,
+    /// Whether there was so much to report that the rest was not read.
+    cut_short: bool,
     native_errors: bool,
     in_crontab: bool,
 }
@@ -86,8 +88,8 @@ pub struct Loaded {
     pub jobs: Vec<Job>,
     /// Every fault and doubt, in the order of their texts.
     pub diagnostics: Vec<Diagnostic>,
-    /// Faults and doubts that were too many to list.
-    pub unlisted: usize,
+    /// Whether there was so much to report that the rest was not read.
+    pub cut_short: bool,
     native_errors: bool,
 }
 
@@ -96,13 +98,13 @@ impl Loaded {
     /// are left out and spoil nothing else.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        !self.native_errors
+        !self.native_errors && !self.cut_short
     }
 
     /// Whether anything at all is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        self.native_errors || self.diagnostics.iter().any(Diagnostic::is_error)
+        !self.is_usable() || self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
     /// The job of this identity.
@@ -123,7 +125,7 @@ impl Loader {
             places: HashMap::new(),
             crontab_entries: HashMap::new(),
             diagnostics: Vec::new(),
-            unlisted: 0,
+            cut_short: false,
             native_errors: false,
             in_crontab: false,
         }
@@ -145,7 +147,7 @@ impl Loader {
         Loaded {
             jobs: self.jobs,
             diagnostics: self.diagnostics,
-            unlisted: self.unlisted,
+            cut_short: self.cut_short,
             native_errors: self.native_errors,
         }
     }
@@ -170,12 +172,17 @@ impl Loader {
         if *count == 1 { identity } else { format!("{identity}#{count}") }
     }
 
+    /// Whether reading on would only make the list of faults longer.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
     pub(crate) fn report(&mut self, source: &Source, finding: Finding) {
         self.native_errors |= finding.is_error() && !self.in_crontab;
         if self.diagnostics.len() < DIAGNOSTICS_MAX {
             self.diagnostics.push(Diagnostic::in_source(source, finding));
         } else {
-            self.unlisted += 1;
+            self.cut_short = true;
         }
     }
 
@@ -186,6 +193,12 @@ impl Loader {
             let finding = Finding::configuration(name_span, message)
                 .help(format!("it is first defined at {first}; names are unique over all files"));
             self.report(source, finding);
+            return;
+        }
+        if self.jobs.len() == JOBS_MAX {
+            let message = format!("more than {JOBS_MAX} jobs");
+            self.report(source, Finding::validation(name_span, message));
+            self.cut_short = true;
             return;
         }
         self.places.insert(job.identity().into(), job.origin.clone());

@@ -28,7 +28,7 @@ pub(crate) const KEYS: [&str; 14] = [
 /// Bytes a single setting may have.
 const SETTING_BYTES_MAX: usize = 64 * 1024;
 /// Variables an environment may have.
-const ENV_MAX: usize = 1_024;
+pub(crate) const ENV_MAX: usize = 256;
 /// Arguments a command may have.
 const ARGUMENTS_MAX: usize = 4_096;
 
@@ -58,7 +58,8 @@ impl Value<'_> {
 pub(crate) struct Settings {
     command: Option<(Command, Range<usize>)>,
     shell: Option<bool>,
-    pub(crate) execution: Execution,
+    env: Vec<(String, String)>,
+    execution: Execution,
     pub(crate) duration: Option<Seconds>,
     pub(crate) description: Option<String>,
 }
@@ -114,16 +115,16 @@ impl Settings {
         let mut add = |key: &str, key_span: Range<usize>, value: &str, value_span: Range<usize>| {
             check_variable(key, &key_span)?;
             check_text(value, &value_span)?;
-            if self.execution.env.iter().any(|(known, _)| known == key) {
+            if self.env.iter().any(|(known, _)| known == key) {
                 return Err(Finding::configuration(key_span, format!("`{key}` is set twice")));
             }
-            if self.execution.env.len() == ENV_MAX {
+            if self.env.len() == ENV_MAX {
                 return Err(Finding::validation(
                     key_span,
                     format!("more than {ENV_MAX} variables"),
                 ));
             }
-            self.execution.env.push((key.to_owned(), value.to_owned()));
+            self.env.push((key.to_owned(), value.to_owned()));
             Ok(())
         };
         match value {
@@ -141,6 +142,12 @@ impl Settings {
             }
             other => Err(wrong_kind(other, span, "a table such as `{ MODE = \"prod\" }`")),
         }
+    }
+
+    /// How the job's process is set up.
+    pub(crate) fn execution(&mut self) -> Execution {
+        let env = std::mem::take(&mut self.env).into();
+        Execution { env, ..std::mem::take(&mut self.execution) }
     }
 
     /// The action these settings describe; `job` is the place to point at when there is none.

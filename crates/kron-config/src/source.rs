@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes one source may have.
+/// Bytes one source may have; they are counted in 32 bits.
 pub(crate) const SOURCE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A named text.
@@ -12,7 +12,7 @@ pub struct Source {
     name: Arc<str>,
     text: Arc<str>,
     /// The byte each line begins at.
-    line_starts: Arc<[usize]>,
+    line_starts: Arc<Vec<u32>>,
 }
 
 /// A place in a source, for people: both counts start at 1, columns count characters.
@@ -33,13 +33,17 @@ impl std::fmt::Display for Location {
 }
 
 impl Source {
-    /// A source called `name`.
+    /// A source called `name`. What lies beyond 64 MiB is left out; [`crate::files::read`] refuses
+    /// such files.
     #[must_use]
     pub fn new(name: &str, text: &str) -> Source {
-        let starts = std::iter::once(0).chain(
-            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1),
-        );
-        Source { name: name.into(), text: text.into(), line_starts: starts.collect() }
+        let text = &text[..floor_boundary(text, text.len().min(SOURCE_BYTES_MAX))];
+        // Counted first, so that a file of ten million empty lines costs no more than it must.
+        let ends = || (1u32..).zip(text.bytes()).filter(|(_, byte)| *byte == b'\n');
+        let mut line_starts = Vec::with_capacity(ends().count() + 1);
+        line_starts.push(0);
+        line_starts.extend(ends().map(|(after, _)| after));
+        Source { name: name.into(), text: text.into(), line_starts: Arc::new(line_starts) }
     }
 
     /// Its name.
@@ -56,13 +60,14 @@ impl Source {
 
     /// The index of the line that byte `at` is on, from 0.
     pub(crate) fn line_index(&self, at: usize) -> usize {
-        self.line_starts.partition_point(|&start| start <= at).saturating_sub(1)
+        self.line_starts.partition_point(|&start| start as usize <= at).saturating_sub(1)
     }
 
     /// The bytes of a line without its end.
     pub(crate) fn line_range(&self, index: usize) -> Range<usize> {
-        let start = self.line_starts[index];
-        let end = self.line_starts.get(index + 1).map_or(self.text.len(), |next| next - 1);
+        let start = self.line_starts[index] as usize;
+        let end =
+            self.line_starts.get(index + 1).map_or(self.text.len(), |&next| next as usize - 1);
         let end = if self.text[start..end].ends_with('\r') { end - 1 } else { end };
         start..end.max(start)
     }
@@ -76,7 +81,7 @@ impl Source {
     #[must_use]
     pub fn location(&self, at: usize) -> Location {
         let index = self.line_index(at);
-        let start = self.line_starts[index];
+        let start = self.line_starts[index] as usize;
         let at = floor_boundary(&self.text, at.min(self.text.len()));
         let column = self.text[start..at.max(start)].chars().count() + 1;
         Location { file: self.name.clone(), line: index + 1, column }

@@ -1,6 +1,7 @@
 //! TOML job files: one table per job, unknown keys are errors.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use kron_core::finding::excerpt;
@@ -25,61 +26,173 @@ const TIMING_KEYS: [(&str, Modifier); 8] = [
     ("dst", Modifier::Dst),
 ];
 
+/// Bytes the tables of one job may have. The parser needs up to fifty times as much.
+const SECTION_BYTES_MAX: usize = 1024 * 1024;
+
+/// Reads a file job by job. That bounds the memory a file can cost, and it keeps one missing
+/// bracket from burying every other error: each job tells its own first syntax error.
 pub(crate) fn load(loader: &mut Loader, source: &Source) {
-    let (root, faults) = DeTable::parse_recoverable(source.text());
-    if faults.is_empty() {
-        Document { source, base: 0 }.load(loader, root.get_ref());
-        return;
-    }
-    // One missing bracket derails the parser for the rest of the file. So that it does not bury
-    // every other error, a damaged file is read once more, job by job, and each job tells only
-    // its first syntax error.
-    let mut reported = false;
-    for range in sections(source.text()) {
+    let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
+    for Section { name, range } in Sections::of(source.text()) {
+        if loader.is_cut_short() {
+            return;
+        }
+        let header = range.start..range.start + name.len().min(SECTION_BYTES_MAX);
+        if range.len() > SECTION_BYTES_MAX {
+            let message = format!("a job of more than {} KiB", SECTION_BYTES_MAX / 1024);
+            loader.report(source, Finding::validation(header, message));
+            continue;
+        }
+        if let Some(first) = seen.insert(name, header.clone())
+            && !name.is_empty()
+        {
+            let place = source.location(first.start);
+            let message = format!("`[{}]` stands in two places", excerpt(name));
+            loader.report(
+                source,
+                Finding::configuration(header, message)
+                    .help(format!("it begins at {place}; keep the tables of a job together")),
+            );
+            continue;
+        }
         let (root, faults) = DeTable::parse_recoverable(&source.text()[range.clone()]);
         match faults.first() {
             Some(fault) => {
-                reported = true;
-                loader.report(source, syntax_error(fault, range.start));
+                let span = fault.span().unwrap_or(0..0);
+                let span = range.start + span.start..range.start + span.end;
+                loader.report(source, Finding::configuration(span, fault.message().to_owned()));
             }
             None => Document { source, base: range.start }.load(loader, root.get_ref()),
         }
     }
-    if !reported {
-        loader.report(source, syntax_error(&faults[0], 0));
+}
+
+/// The tables of one job: their common name, such as `job.backup`, and their place.
+struct Section<'t> {
+    name: &'t str,
+    range: Range<usize>,
+}
+
+/// Cuts a text into sections. A header is a line that begins with `[` outside strings and arrays;
+/// one that begins with `[job.` can be nothing else, so an array left open ends there.
+struct Sections<'t> {
+    text: &'t str,
+    at: usize,
+    name: &'t str,
+}
+
+impl<'t> Sections<'t> {
+    fn of(text: &'t str) -> Sections<'t> {
+        Sections { text, at: 0, name: "" }
     }
 }
 
-fn syntax_error(fault: &toml::de::Error, base: usize) -> Finding {
-    let span = fault.span().unwrap_or(0..0);
-    Finding::configuration(base + span.start..base + span.end, fault.message().to_owned())
-}
+impl<'t> Iterator for Sections<'t> {
+    type Item = Section<'t>;
 
-/// Cuts a text where a line begins another job's table.
-fn sections(text: &str) -> Vec<Range<usize>> {
-    let mut sections: Vec<Range<usize>> = Vec::new();
-    let mut start = 0;
-    let mut current = "";
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if let Some(header) = line.strip_prefix('[') {
-            // `[job.a]` and `[job.a.env]` belong together.
-            let name_end = header
-                .match_indices(['.', ']'])
-                .nth(1)
-                .or_else(|| header.match_indices([']', '\n']).next())
-                .map_or(header.len(), |(end, _)| end);
-            let name = header[..name_end].trim_end_matches(']');
-            if name != current && at > start {
-                sections.push(start..at);
-                start = at;
+    fn next(&mut self) -> Option<Section<'t>> {
+        let start = self.at;
+        let mut state = Nesting::default();
+        while self.at < self.text.len() {
+            let rest = &self.text[self.at..];
+            let line = &rest[..rest.find('\n').map_or(rest.len(), |end| end + 1)];
+            if let Some(header) = line.trim_start().strip_prefix('[')
+                && state.string.is_none()
+                && (state.brackets == 0 || line.starts_with("[job."))
+            {
+                let name = section_name(header);
+                if name != self.name {
+                    let previous = std::mem::replace(&mut self.name, name);
+                    if self.at > start {
+                        return Some(Section { name: previous, range: start..self.at });
+                    }
+                }
+                state.brackets = 0;
+            } else {
+                state.pass(line);
             }
-            current = name;
+            self.at += line.len();
         }
-        at += line.len();
+        (self.at > start).then_some(Section { name: self.name, range: start..self.at })
     }
-    sections.push(start..text.len());
-    sections
+}
+
+/// The first two parts of a header: `job.a` of both `job.a]` and `job.a.env]`.
+fn section_name(header: &str) -> &str {
+    let mut dots = 0;
+    let mut quote = None;
+    for (at, byte) in header.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), byte) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b']' | b'\n') => return header[..at].trim(),
+            (None, b'.') if dots == 1 => return header[..at].trim(),
+            (None, b'.') => dots += 1,
+            (None, _) => {}
+        }
+    }
+    header.trim()
+}
+
+/// Where in a TOML text a line ends: inside a long string, inside brackets, or at the top.
+#[derive(Default)]
+struct Nesting {
+    /// The three quotes that close the string.
+    string: Option<&'static str>,
+    brackets: usize,
+}
+
+impl Nesting {
+    fn pass(&mut self, line: &str) {
+        let bytes = line.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            if let Some(close) = self.string {
+                if line[at..].starts_with(close) {
+                    self.string = None;
+                    at += 3;
+                } else {
+                    // In basic strings a backslash takes the next character with it.
+                    let escape = bytes[at] == b'\\' && close == "\"\"\"";
+                    at += if escape { 2 } else { 1 };
+                    while at < bytes.len() && !line.is_char_boundary(at) {
+                        at += 1;
+                    }
+                }
+                continue;
+            }
+            match bytes[at] {
+                b'#' => return,
+                b'[' | b'{' => self.brackets += 1,
+                b']' | b'}' => self.brackets = self.brackets.saturating_sub(1),
+                quote @ (b'"' | b'\'') => {
+                    let triple = if quote == b'"' { "\"\"\"" } else { "'''" };
+                    if line[at..].starts_with(triple) {
+                        self.string = Some(triple);
+                        at += 3;
+                    } else {
+                        at += 1 + short_string(&bytes[at + 1..], quote);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Bytes up to and with the quote that closes a string, or all when none does.
+fn short_string(bytes: &[u8], quote: u8) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == quote {
+            return at + 1;
+        }
+        at += if bytes[at] == b'\\' && quote == b'"' { 2 } else { 1 };
+    }
+    bytes.len()
 }
 
 /// A TOML text that stands in a source from byte `base` on.
@@ -199,7 +312,7 @@ impl Document<'_> {
             let job = Job {
                 timing,
                 action,
-                execution: settings.execution,
+                execution: settings.execution(),
                 duration: settings.duration,
                 description: settings.description,
                 origin: self.source.location(name_span.start),

@@ -145,7 +145,7 @@ impl Constraints {
         let seen = Seen::of(wall);
         let clause = |side, clauses: &Clauses, kind: Kind| Rejection {
             side,
-            clause: clauses.text(kind).unwrap_or_default(),
+            clause: clauses.texts(kind).join(";"),
         };
         if let Some(kind) = compiled.only.kinds().find(|&kind| !compiled.only.matches(kind, &seen))
         {
@@ -155,7 +155,7 @@ impl Constraints {
         Some(clause(Side::Avoid, &compiled.avoid, kind))
     }
 
-    /// The canonical clauses of a side, one per kind.
+    /// The canonical clauses of a side: one per kind, range of times and range of dates.
     #[must_use]
     pub fn clauses(&self, side: Side) -> Vec<String> {
         let Some(compiled) = &self.0 else { return Vec::new() };
@@ -163,7 +163,7 @@ impl Constraints {
             Side::Only => &compiled.only,
             Side::Avoid => &compiled.avoid,
         };
-        clauses.kinds().filter_map(|kind| clauses.text(kind)).collect()
+        clauses.kinds().flat_map(|kind| clauses.texts(kind)).collect()
     }
 
     /// Why no time whatever can be allowed, if that is so.
@@ -322,52 +322,44 @@ impl Clauses {
         self.dates = merged;
     }
 
-    /// The canonical clause of a kind.
-    fn text(&self, kind: Kind) -> Option<String> {
+    /// The canonical clauses of a kind.
+    fn texts(&self, kind: Kind) -> Vec<String> {
         let number = |value: u32| value.to_string();
-        Some(match kind {
-            Kind::Hours => format!("hours={}", circle_text(u64::from(self.hours?), 0, 23, number)),
+        match kind {
+            Kind::Hours => {
+                let set = u64::from(self.hours.unwrap_or(0));
+                vec![format!("hours={}", circle_text(set, 0, 23, number))]
+            }
             Kind::Weekdays => {
                 // Weeks are shown from Monday, so that a weekend is one run.
-                let sundays_last = u64::from(self.weekdays?) | u64::from(self.weekdays? & 1) << 7;
-                format!(
-                    "dow={}",
-                    circle_text(sundays_last & !1, 1, 7, |day| weekday_name(day % 7).to_owned())
-                )
+                let set = u64::from(self.weekdays.unwrap_or(0));
+                let sundays_last = (set | (set & 1) << 7) & !1;
+                let name = |day: u32| weekday_name(day % 7).to_owned();
+                vec![format!("dow={}", circle_text(sundays_last, 1, 7, name))]
             }
             Kind::Months => {
-                format!(
-                    "months={}",
-                    circle_text(u64::from(self.months?), 1, 12, |m| month_name(m).to_owned())
-                )
+                let set = u64::from(self.months.unwrap_or(0));
+                let name = |month: u32| month_name(month).to_owned();
+                vec![format!("months={}", circle_text(set, 1, 12, name))]
             }
             Kind::Days => {
-                let days: Vec<u32> = bits(u64::from(self.days?)).collect();
-                format!("dom={}", runs_text(&days, number))
+                let days: Vec<u32> = bits(u64::from(self.days.unwrap_or(0))).collect();
+                vec![format!("dom={}", runs_text(&days, number))]
             }
             Kind::Between => {
                 let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
-                let ranges: Vec<String> = self
-                    .between
-                    .iter()
-                    .map(|&(a, b)| format!("{}-{}", clock(a), clock(b)))
-                    .collect();
-                format!("between={}", ranges.join(","))
+                let ranges = self.between.iter();
+                ranges.map(|&(a, b)| format!("between={}-{}", clock(a), clock(b))).collect()
             }
             Kind::Dates => {
-                let date = |day: i32| Date::from_days(i64::from(day)).to_string();
-                let ranges: Vec<String> = self
-                    .dates
-                    .iter()
-                    .map(
-                        |&(a, b)| {
-                            if a == b { date(a) } else { format!("{}..{}", date(a), date(b)) }
-                        },
-                    )
-                    .collect();
-                format!("dates={}", ranges.join(","))
+                let date = |day: i32| Date::from_days(i64::from(day));
+                let clause = |&(a, b): &(i32, i32)| match a == b {
+                    true => format!("date={}", date(a)),
+                    false => format!("dates={}..{}", date(a), date(b)),
+                };
+                self.dates.iter().map(clause).collect()
             }
-        })
+        }
     }
 }
 
@@ -683,8 +675,9 @@ mod tests {
         check("dow=FRI-mon", &["dow=FRI-MON"]);
         check("months=nov-2", &["months=NOV-FEB"]);
         check("dom=5,6,7;dom=1", &["dom=1,5-7"]);
-        check("between=22:30-04:00,09:00-09:00", &["between=09:00-09:00,22:30-04:00"]);
+        check("between=22:30-04:00,09:00-09:00", &["between=09:00-09:00", "between=22:30-04:00"]);
         check("date=2026-12-25;dates=2026-12-26..2026-12-31", &["dates=2026-12-25..2026-12-31"]);
+        check("dates=2026-12-25..2026-12-25,2026-12-27", &["date=2026-12-25", "date=2026-12-27"]);
         check(" dow = MON ; hours = 9 - 17 ; ", &["hours=9-17", "dow=MON"]);
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn run(args: &LintArgs, out: &mut dyn Write) -> Result<Exit, Failure>
             for diagnostic in &diagnostics {
                 writeln!(out, "{diagnostic}\n")?;
             }
-            if loaded.unlisted > 0 {
-                writeln!(out, "and {} more\n", loaded.unlisted)?;
+            if loaded.cut_short {
+                writeln!(out, "{}\n", jobs::CUT_SHORT)?;
             }
             writeln!(
                 out,
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LintArgs, out: &mut dyn Write) -> Result<Exit, Failure>
             )?;
         }
     }
-    let refused = errors > 0 || loaded.unlisted > 0 || (args.strict && warnings > 0);
+    let refused = errors > 0 || loaded.cut_short || (args.strict && warnings > 0);
     Ok(if refused { Exit::Refused } else { Exit::Ok })
 }
 

@@ -103,7 +103,7 @@ fn accepted_patterns_have_one_canonical_form() {
 
 #[test]
 fn h_becomes_a_plain_value() {
-    // SHA-256 of `job\nH\nminute` and its like, modulo the width of each field, by hand.
+    // SHA-256 of `job\nH\nminute` and its like, modulo the width of each field.
     check("H * * * *", &Prints("9 * * * *"));
     check("H H * * *", &Prints("9 15 * * *"));
     check("H(0-9) * * * *", &Prints("9 * * * *"));
