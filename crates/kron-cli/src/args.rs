@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(
     name = "kron",
     version,
-    max_term_width = 100,
+    term_width = 100,
     arg_required_else_help = true,
     after_help = "\
 Examples:
@@ -102,12 +102,7 @@ pub(crate) struct JobArgs {
     pub(crate) job: Option<String>,
 
     /// A job file, or a directory of them; may be repeated
-    #[arg(
-        long,
-        value_name = "PATH",
-        required_unless_present = "schedule",
-        conflicts_with = "schedule"
-    )]
+    #[arg(long, value_name = "PATH", conflicts_with = "schedule")]
     pub(crate) config: Vec<PathBuf>,
 
     /// A schedule with its modifiers, instead of a file
@@ -115,7 +110,7 @@ pub(crate) struct JobArgs {
     pub(crate) schedule: Option<String>,
 
     /// The identity that --schedule is decided for
-    #[arg(long, value_name = "ID", requires = "schedule")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["job", "config"])]
     pub(crate) identity: Option<String>,
 
     #[command(flatten)]
@@ -123,6 +118,13 @@ pub(crate) struct JobArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kron lint /etc/kron
+  crontab -l | kron lint - --as crontab
+  kron lint jobs.toml --format json --strict
+
+Exit codes: 0 no errors, 2 errors (with --strict also warnings), 6 unreadable.")]
 pub(crate) struct LintArgs {
     /// Job files, directories of them, or `-` for standard input
     #[arg(value_name = "FILE", required = true)]
@@ -141,6 +143,18 @@ pub(crate) struct LintArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "kron next [OPTIONS] [JOB] --config <PATH>...\n       kron next [OPTIONS] --schedule <EXPR> [--identity <ID>]",
+    after_help = "\
+Times are RFC 3339, such as 2026-03-01T00:00:00Z or 2026-03-01T01:00:00+01:00.
+
+Examples:
+  kron next db-backup --config /etc/kron -n 10
+  kron next --schedule '0 3 * * * @tz(Europe/Paris) @win(after,2h)' --identity db-backup
+  kron next db-backup --config jobs.toml --after 2026-03-01T00:00:00Z --format json
+
+Exit codes: 0 ok, 1 no such job or no period, 2 usage or configuration, 6 system error."
+)]
 pub(crate) struct NextArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -172,10 +186,12 @@ pub(crate) enum DecideFormat {
 #[command(after_help = "\
 A request has `identity` and `nominal_time`; `timezone`, `window_mode`, `window_duration`,
 `distribution {name, params}`, `seed_strategy`, `salt` and `constraints {only, avoid}` are optional:
-  echo '{\"identity\":\"prod/db-backup\",\"nominal_time\":\"2026-03-01T00:00:00Z\",\"window_duration\":\"3h\",\"salt\":\"backup\"}' | kron decide
-A bad request is answered with {\"error\":{\"category\",\"message\"}} on its line, and exit code 2 at the end.")]
+  echo '{\"identity\":\"a\",\"nominal_time\":\"2026-03-01T00:00:00Z\",\"window_duration\":\"3h\"}' | kron decide
+A bad request is answered with {\"error\":{\"category\",\"message\"}} on its line.
+
+Exit codes: 0 ok, 2 any request was bad, 6 system error.")]
 pub(crate) struct DecideArgs {
-    /// Where requests come from; standard input by default
+    /// Where requests come from; `-` for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
 
@@ -185,6 +201,17 @@ pub(crate) struct DecideArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "kron explain [OPTIONS] [JOB] --config <PATH>...\n       kron explain [OPTIONS] --schedule <EXPR> [--identity <ID>]",
+    after_help = "\
+Times are RFC 3339, such as 2026-03-01T00:00:00Z or 2026-03-01T01:00:00+01:00.
+
+Examples:
+  kron explain db-backup --config jobs.toml --at 2026-03-01T03:00:00Z
+  kron explain --schedule '30 2 * * * @tz(Europe/Paris)' --at 2026-03-29T01:30:00Z
+
+Exit codes: 0 ok, 1 no such job or no period, 2 usage or configuration, 6 system error."
+)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -201,24 +228,32 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HorizonArgs {
-    /// First second [default: this hour]
+    /// The first second looked at [default: the start of this hour]
     #[arg(long, value_name = "T")]
     pub(crate) from: Option<String>,
 
-    /// First second after it
+    /// The first second no longer looked at
     #[arg(long, value_name = "T", conflicts_with = "for_duration")]
     pub(crate) to: Option<String>,
 
-    /// How long after --from, instead of --to [default: 1d for forecast, 7d for diff]
+    /// How long to look ahead, instead of --to [default: 1d; 7d for diff]
     #[arg(long = "for", value_name = "DURATION", id = "for_duration")]
     pub(crate) for_duration: Option<String>,
 
-    /// The length of a bucket
+    /// Count starts per this length of time
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     pub(crate) bucket: String,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Times are RFC 3339, such as 2026-03-01T00:00:00Z; durations are such as 90s, 15m, 1h30m or 7d.
+Runs at once are counted for jobs that declare `duration`.
+
+Examples:
+  kron forecast jobs.toml --from 2026-03-01T00:00:00Z --for 7d
+  kron forecast /etc/kron --bucket 5m --timezone Europe/Paris
+  crontab -l | kron forecast - --as crontab --format json")]
 pub(crate) struct ForecastArgs {
     /// Job files, directories of them, or `-` for standard input
     #[arg(value_name = "FILE", required = true)]
@@ -240,6 +275,15 @@ pub(crate) struct ForecastArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Times are RFC 3339, such as 2026-03-01T00:00:00Z; durations are such as 90s, 15m, 1h30m or 7d.
+
+Examples:
+  kron diff jobs.toml jobs.new.toml --from 2026-03-01T00:00:00Z --for 14d
+  kron diff main/jobs branch/jobs --bucket 5m --max-peak 20
+
+Exit codes: 0 ok, 1 beyond --max-peak, or a change with --exit-code, 2 usage or configuration,
+6 system error.")]
 pub(crate) struct DiffArgs {
     /// The file or directory as it is
     #[arg(value_name = "OLD")]
@@ -252,15 +296,15 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) horizon: HorizonArgs,
 
-    /// Answer 1 when more than N runs would start in one bucket
+    /// Exit with 1 when more than N runs of NEW start in one bucket
     #[arg(long, value_name = "N")]
     pub(crate) max_peak: Option<u32>,
 
-    /// Answer 1 when anything changes
+    /// Exit with 1 when a job or a period comes, goes or moves
     #[arg(long)]
     pub(crate) exit_code: bool,
 
-    /// Show every changed period, not the first of each job
+    /// Show every changed period, not only the first three of each job
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -273,6 +317,15 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Lines that are no `decision` event are passed over.
+
+Examples:
+  journalctl -u krond -o cat | kron replay -
+  kron decide --format log requests.jsonl | kron replay -
+
+Exit codes: 0 all as recorded, 1 a difference, or no decision at all, 2 an event that cannot be
+read, 6 system error.")]
 pub(crate) struct ReplayArgs {
     /// The log, in text or JSON lines; `-` for standard input
     #[arg(value_name = "LOG")]

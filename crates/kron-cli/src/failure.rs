@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use kron_config::files::ReadError;
@@ -39,9 +40,16 @@ pub(crate) enum Failure {
     Definitions,
     /// There is no such job.
     NoSuchJob {
-        /// What was asked for.
-        wanted: String,
+        /// What was asked for; `None` for any job at all.
+        wanted: Option<String>,
         /// What to try instead.
+        hint: String,
+    },
+    /// What was asked is not complete.
+    Unclear {
+        /// What is missing.
+        message: String,
+        /// How to say it.
         hint: String,
     },
     /// An argument is not usable.
@@ -63,7 +71,7 @@ impl Failure {
             Failure::NoSuchJob { .. } => return Exit::No.into(),
             Failure::Output(_) => Category::System,
             Failure::Read(error) => error.category(),
-            Failure::Definitions => Category::Configuration,
+            Failure::Definitions | Failure::Unclear { .. } => Category::Configuration,
             Failure::Argument { finding, .. } => finding.category,
         };
         ExitCode::from(match category {
@@ -86,6 +94,9 @@ impl fmt::Display for Failure {
                 write!(f, "error: {error}")?;
                 match error {
                     ReadError::Io { source, .. } => write!(f, ": {source}"),
+                    ReadError::UnknownFormat { path } if path == Path::new("-") => f.write_str(
+                        "\nhint: say `--as toml|krontab|crontab|system-crontab`",
+                    ),
                     ReadError::UnknownFormat { .. } => f.write_str(
                         "\nhint: name it `*.toml`, `*.krontab` or `*.crontab`, or say `--as toml|krontab|crontab|system-crontab`",
                     ),
@@ -93,9 +104,13 @@ impl fmt::Display for Failure {
                 }
             }
             Failure::Definitions => f.write_str("error: the definitions above have errors"),
-            Failure::NoSuchJob { wanted, hint } => {
+            Failure::NoSuchJob { wanted: Some(wanted), hint } => {
                 write!(f, "error: no job `{wanted}`\nhint: {hint}")
             }
+            Failure::NoSuchJob { wanted: None, hint } => {
+                write!(f, "error: there is no job\nhint: {hint}")
+            }
+            Failure::Unclear { message, hint } => write!(f, "error: {message}\nhint: {hint}"),
             Failure::Argument { name, finding } => {
                 write!(f, "error: {name}: {}", finding.message)?;
                 match &finding.help {

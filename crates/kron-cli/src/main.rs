@@ -65,7 +65,9 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
 fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    let text = error.render();
+    // The renderer indents empty lines.
+    let text: String =
+        error.render().to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
     if asked {
         let _ = write!(io::stdout(), "{text}");
         return ExitCode::SUCCESS;

@@ -4,7 +4,7 @@ use std::io;
 
 use kron_core::{Coverage, Decision, Placement, UtcSecond};
 
-use crate::text::time_of_day;
+use crate::text::clock_face;
 
 /// Columns the window's plot has.
 const COLUMNS: u64 = 64;
@@ -58,10 +58,14 @@ pub(crate) fn write_window(
         None => "N nominal; nothing was chosen",
     };
     writeln!(out, "              {marks}   {legend}")?;
-    let (start, end) = (
-        time_of_day(decision.window_start, placement.zone()),
-        time_of_day(decision.window_end, placement.zone()),
-    );
+    let zone = placement.zone();
+    let (start, end) = (zone.wall_at(decision.window_start), zone.wall_at(decision.window_end));
+    // Over a midnight or a change of the offset, the time of day alone would mislead.
+    let (start, end) = if start.date() == end.date() && start.offset() == end.offset() {
+        (clock_face(start), clock_face(end))
+    } else {
+        (start.to_string(), end.to_string())
+    };
     let gap = (columns as usize).saturating_sub(start.len() + end.len()).max(1);
     writeln!(out, "              {start}{}{end}", " ".repeat(gap))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kron_core::{Seconds, UtcSecond, Zone};
+use kron_core::{Seconds, UtcSecond, Wall, Zone};
 
 /// Writes rows with their columns aligned, two blanks apart.
 pub(crate) fn write_table(
@@ -43,8 +43,32 @@ pub(crate) fn weekday(t: UtcSecond, zone: &Zone) -> &'static str {
     names[usize::from(zone.wall_at(t).date().weekday())]
 }
 
-/// The time of day in `zone`, `HH:MM:SS`.
-pub(crate) fn time_of_day(t: UtcSecond, zone: &Zone) -> String {
-    let second = zone.wall_at(t).second_of_day();
+/// What a clock on the wall shows, `HH:MM:SS`.
+pub(crate) fn clock_face(wall: Wall) -> String {
+    let second = wall.second_of_day();
     format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
+}
+
+/// Writes a list of words after `label`, broken into lines that begin below the first word.
+pub(crate) fn write_wrapped(
+    out: &mut dyn io::Write,
+    label: &str,
+    words: &[String],
+) -> io::Result<()> {
+    const LINE_CHARS_MAX: usize = 100;
+    let indent = label.chars().count();
+    let mut line = String::from(label);
+    let mut used = indent;
+    for word in words {
+        let length = word.chars().count() + 1;
+        if used > indent && used + length > LINE_CHARS_MAX {
+            writeln!(out, "{}", line.trim_end())?;
+            line = " ".repeat(indent);
+            used = indent;
+        }
+        line.push_str(word);
+        line.push(' ');
+        used += length;
+    }
+    writeln!(out, "{}", line.trim_end())
 }

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use kron_core::finding::excerpt;
-use kron_core::{Concurrency, Draft, Fields, Finding, Modifier, Piece};
+use kron_core::{Concurrency, Draft, Fields, Finding, Modifier, Piece, Zone};
 use sha2::{Digest as _, Sha256};
 
 use crate::job::{Action, Execution, Job};
 use crate::load::{CrontabOwner, LINE_BYTES_MAX, Loader};
-use crate::settings::{ENV_MAX, check_variable};
+use crate::settings::{ENV_MAX, check_variable, is_account};
 use crate::source::Source;
 
 /// Bytes that the environments of one file's entries may have together.
@@ -26,7 +26,9 @@ struct Surroundings {
     /// Bytes of all environments shared so far.
     shared_bytes: usize,
     shell: String,
-    zone: Option<kron_core::Zone>,
+    zone: Option<Zone>,
+    /// Whether the last `CRON_TZ` is no zone; then nobody knows when the entries below it run.
+    zone_unknown: bool,
 }
 
 impl Surroundings {
@@ -52,6 +54,7 @@ pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
         shared_bytes: 0,
         shell: "/bin/sh".to_owned(),
         zone: loader.crontab_zone(),
+        zone_unknown: false,
     };
     for index in 0..source.line_count() {
         if loader.is_cut_short() {
@@ -68,6 +71,9 @@ pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
                 source,
                 Finding::validation(range, format!("a line of more than {LINE_BYTES_MAX} bytes")),
             );
+        } else if let Some(at) = line.text.find('\0') {
+            let at = line.at + at;
+            loader.report(source, Finding::validation(at..at + 1, "a line with a NUL character"));
         } else if let Some((name, value)) = environment_line(line) {
             set_variable(loader, source, &mut surroundings, name, value);
         } else {
@@ -87,18 +93,17 @@ fn environment_line(line: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
     let value = after.strip_prefix('=')?.trim();
     let value_at = line.at + (value.as_ptr() as usize - line.text.as_ptr() as usize);
     let name = Piece { text: &line.text[..name_end], at: line.at };
-    Some((unquoted(name), unquoted(Piece { text: value, at: value_at })))
+    Some((unquoted(name).unwrap_or(name), Piece { text: value, at: value_at }))
 }
 
-/// The piece without a pair of quotes around it.
-fn unquoted(piece: Piece<'_>) -> Piece<'_> {
-    let bytes = piece.text.as_bytes();
-    match bytes {
-        [quote @ (b'"' | b'\''), .., last] if quote == last => {
-            Piece { text: &piece.text[1..piece.text.len() - 1], at: piece.at + 1 }
-        }
-        _ => piece,
-    }
+/// The piece without the quotes around it, if it has any; `None` when what begins with a quote does
+/// not end with the next one.
+fn unquoted(piece: Piece<'_>) -> Option<Piece<'_>> {
+    let Some(quote) = piece.text.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
+        return Some(piece);
+    };
+    let close = piece.text[1..].find(quote)? + 1;
+    (close + 1 == piece.text.len()).then(|| piece.slice(1..close))
 }
 
 fn set_variable(
@@ -109,11 +114,20 @@ fn set_variable(
     value: Piece<'_>,
 ) {
     let warning = |message: &str, help: &str| Finding::warning(name.span(), message).help(help);
+    let Some(value) = unquoted(value) else {
+        surroundings.zone_unknown |= name.text == "CRON_TZ";
+        let finding = Finding::configuration(value.span(), "a value that is only partly in quotes");
+        return loader.report(source, finding.help("quotes go round the whole value"));
+    };
     match name.text {
-        "CRON_TZ" => match loader.parser().zone(value) {
-            Ok(zone) => surroundings.zone = Some(zone),
-            Err(finding) => loader.report(source, finding),
-        },
+        "CRON_TZ" => {
+            let zone = loader.parser().zone(value);
+            surroundings.zone_unknown = zone.is_err();
+            match zone {
+                Ok(zone) => surroundings.zone = Some(zone),
+                Err(finding) => loader.report(source, finding),
+            }
+        }
         "MAILTO" | "MAILFROM" => {
             // An empty MAILTO asks for no mail, which is what happens.
             if !value.text.is_empty() {
@@ -146,6 +160,14 @@ fn set_variable(
             );
             set_plain(loader, source, surroundings, name, value);
         }
+        "SHELL" if !value.text.starts_with('/') => loader.report(
+            source,
+            Finding::validation(
+                value.span(),
+                format!("`{}` is not an absolute path", excerpt(value.text)),
+            )
+            .help("`SHELL` is the program that runs the commands, such as `/bin/bash`"),
+        ),
         "SHELL" => {
             surroundings.shell = value.text.to_owned();
             set_plain(loader, source, surroundings, name, value);
@@ -191,18 +213,30 @@ fn load_entry(
     }
     // The identity depends on the command at the end of the line, so the first reading only
     // finds where the schedule ends; the second one, with the identity, counts.
-    let mut ignored = Vec::new();
-    let mut probe = Draft::new("probe", Default::default());
-    let rest = loader.parser().expression(&mut probe, line, Fields::Five, &mut ignored);
+    let options = loader.options().clone();
+    let mut probed = Vec::new();
+    let mut probe = Draft::new("probe", options.host());
+    let rest = loader.parser().expression(&mut probe, line, Fields::Five, &mut probed);
     let schedule = line.slice(0..rest.at - line.at);
     let (user, command) = match owner {
         CrontabOwner::User(user) => (user.as_str(), rest),
         CrontabOwner::System => {
             let (user, command) = rest.split_word();
+            if !user.text.is_empty() && !is_account(user.text) {
+                findings.push(
+                    Finding::validation(
+                        user.span(),
+                        format!("`{}` is not a user", excerpt(user.text)),
+                    )
+                    .help("an entry of a system crontab is five fields, a user and a command"),
+                );
+            }
             (user.text, command)
         }
     };
-    if command.text.trim().is_empty() && !ignored.iter().any(Finding::is_error) {
+    // Blanks at the end of a line are invisible, so they tell no two entries apart.
+    let command = command.text.trim_end();
+    if command.is_empty() && !probed.iter().any(Finding::is_error) {
         let (message, help) = match owner {
             CrontabOwner::System => {
                 ("an entry without a command", "expected five fields, a user and a command")
@@ -215,27 +249,24 @@ fn load_entry(
     }
     let fields: Vec<&str> = schedule.text.split_whitespace().collect();
     let fields = &fields[..fields.len().min(if schedule.text.starts_with('@') { 1 } else { 5 })];
-    let identity = loader.crontab_identity(user, &fields.join(" "), command.text);
-    let options = loader.options().clone();
+    let identity = loader.crontab_identity(user, &fields.join(" "), command);
     let mut draft = Draft::new(&identity, options.host());
     draft.policy.concurrency = Concurrency::Allow;
     loader.parser().expression(&mut draft, schedule, Fields::Five, &mut findings);
-    if let Some(zone) = &surroundings.zone
-        && !draft.has(Modifier::Tz)
-    {
+    if surroundings.zone_unknown && !draft.has(Modifier::Tz) {
+        let message = "left out, because the `CRON_TZ` above it is not a zone";
+        findings.push(Finding::configuration(line.span(), message));
+    } else if let Some(zone) = &surroundings.zone {
         draft.default_zone(zone);
     }
     let timing = loader.parser().finish(draft, &mut findings);
-    let faulty = findings.iter().any(Finding::is_error);
-    for finding in findings {
-        loader.report(source, finding);
-    }
-    let (Some(timing), false) = (timing, faulty) else { return };
+    let sound = loader.report_all(source, findings);
+    let (Some(timing), true) = (timing, sound) else { return };
     let Some(env) = surroundings.env() else {
         let message = format!("environments of more than {} MiB", ENV_BYTES_MAX / 1024 / 1024);
         return loader.report(source, Finding::validation(line.span(), message));
     };
-    let (shell_line, stdin) = split_percent(command.text.trim_end());
+    let (shell_line, stdin) = split_percent(command);
     let job = Job {
         timing,
         action: Action::Shell { shell: surroundings.shell.clone(), line: shell_line },
@@ -248,22 +279,30 @@ fn load_entry(
 }
 
 /// Splits a command at its first unescaped `%`; what follows is standard input, with every
-/// further `%` a newline. `\%` is a percent sign.
+/// further `%` a newline, and a newline at its end. `\%` is a percent sign; a backslash before
+/// another one takes it along, so that the `%` in `\\%` is not escaped.
 fn split_percent(command: &str) -> (String, Option<String>) {
     let mut line = String::with_capacity(command.len());
     let mut stdin: Option<String> = None;
     let mut characters = command.chars().peekable();
     while let Some(character) = characters.next() {
-        let percent = character == '\\' && characters.next_if_eq(&'%').is_some();
+        let escaped = (character == '\\')
+            .then(|| characters.next_if(|next| matches!(next, '%' | '\\')))
+            .flatten();
         match (&mut stdin, character) {
-            (stdin, _) if percent => stdin.as_mut().unwrap_or(&mut line).push('%'),
+            (stdin, _) if escaped == Some('%') => stdin.as_mut().unwrap_or(&mut line).push('%'),
+            (stdin, _) if escaped.is_some() => stdin.as_mut().unwrap_or(&mut line).push_str("\\\\"),
             (None, '%') => stdin = Some(String::new()),
             (Some(input), '%') => input.push('\n'),
             (Some(input), other) => input.push(other),
             (None, other) => line.push(other),
         }
     }
-    (line, stdin.map(|input| input + "\n"))
+    if let Some(input) = stdin.as_mut().filter(|input| !input.is_empty() && !input.ends_with('\n'))
+    {
+        input.push('\n');
+    }
+    (line, stdin)
 }
 
 /// The sixteen digits that tell one entry of a user from another.

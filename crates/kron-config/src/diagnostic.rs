@@ -52,7 +52,7 @@ impl Diagnostic {
             location: Some(source.location(start)),
             message: finding.message,
             help: finding.help,
-            excerpt: text[shown.start.min(start)..shown.end.max(start)].to_owned(),
+            excerpt: printable(&text[shown.start.min(start)..shown.end.max(start)]),
             marked: start - shown.start.min(start)..end - shown.start.min(start),
         }
     }
@@ -77,11 +77,30 @@ impl Diagnostic {
         Diagnostic { location: Some(location.clone()), ..Diagnostic::without_place(finding) }
     }
 
+    /// Whether the excerpt begins where its line begins.
+    fn shown_from_start(&self, location: &Location) -> bool {
+        self.excerpt[..self.marked.start].chars().count() + 1 == location.column
+    }
+
     /// Whether this is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+}
+
+fn origin(location: &Location) -> Origin<'_> {
+    Origin::path(printable_path(location)).line(location.line).char_column(location.column)
+}
+
+/// The text without what a terminal would obey and the renderer lets through; as long in bytes.
+fn printable(text: &str) -> String {
+    text.replace(|c: char| ('\u{80}'..='\u{9f}').contains(&c), "·")
+}
+
+/// The file's name without what a terminal would obey.
+fn printable_path(location: &Location) -> String {
+    location.file.replace(char::is_control, "·")
 }
 
 impl fmt::Display for Diagnostic {
@@ -93,15 +112,18 @@ impl fmt::Display for Diagnostic {
         let title = level.primary_title(self.message.as_str());
         let mut group = match &self.location {
             None => Group::with_title(title),
-            Some(location) if self.excerpt.is_empty() => title.element(
-                Origin::path(&*location.file).line(location.line).char_column(location.column),
-            ),
-            Some(location) => title.element(
-                Snippet::source(self.excerpt.as_str())
+            Some(location) if self.excerpt.is_empty() => title.element(origin(location)),
+            Some(location) => {
+                let snippet = Snippet::source(self.excerpt.as_str())
                     .line_start(location.line)
-                    .path(&*location.file)
-                    .annotation(AnnotationKind::Primary.span(self.marked.clone())),
-            ),
+                    .annotation(AnnotationKind::Primary.span(self.marked.clone()));
+                if self.shown_from_start(location) {
+                    title.element(snippet.path(printable_path(location)))
+                } else {
+                    // The renderer counts the column in what it shows, which is not all.
+                    title.element(origin(location)).element(snippet)
+                }
+            }
         };
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));

@@ -22,6 +22,12 @@ pub enum ReadError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is a directory, a pipe or another thing without an end.
+    #[error("`{}` is not a file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
     /// It is larger than a definition can be.
     #[error("`{}` is larger than {} MiB", path.display(), SOURCE_BYTES_MAX / 1024 / 1024)]
     TooLarge {
@@ -45,7 +51,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// A directory without any file of a known format.
-    #[error("`{}` has no file that ends in `.toml` or `.krontab`", path.display())]
+    #[error("`{}` has no file that ends in `.toml`, `.krontab` or `.crontab`", path.display())]
     EmptyDirectory {
         /// The path.
         path: PathBuf,
@@ -85,8 +91,11 @@ pub fn format_of(path: &Path) -> Option<Format> {
 
 /// Reads a file, or standard input for `-`.
 ///
+/// A named pipe is refused, because opening one waits for a writer that may never come; what a
+/// shell hands over as `/dev/fd/…` is already open and is read.
+///
 /// # Errors
-/// When it cannot be read, is too large or is not UTF-8.
+/// When it cannot be read, is no file, is too large or is not UTF-8.
 pub fn read(path: &Path) -> Result<Source, ReadError> {
     let io = |source| ReadError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -94,6 +103,9 @@ pub fn read(path: &Path) -> Result<Source, ReadError> {
     if path == Path::new("-") {
         io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(io)?;
     } else {
+        if !path.metadata().map_err(io)?.is_file() && !path.starts_with("/dev") {
+            return Err(ReadError::NotAFile { path: path.to_owned() });
+        }
         let file = File::open(path).map_err(io)?;
         file.take(limit).read_to_end(&mut bytes).map_err(io)?;
     }

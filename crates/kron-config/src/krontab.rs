@@ -17,6 +17,9 @@ use crate::load::{LINE_BYTES_MAX, Loader, check_name};
 use crate::settings::{KEYS, Settings, Value};
 use crate::source::Source;
 
+/// What a job is called while its line gives it no valid name.
+const NAMELESS: &str = "nameless";
+
 pub(crate) fn load(loader: &mut Loader, source: &Source) {
     for index in 0..source.line_count() {
         if loader.is_cut_short() {
@@ -43,20 +46,41 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     let mut findings = Vec::new();
     // The identity stands at the end of the line and is needed at its beginning, so settings are
     // read before the schedule, from where the schedule ends.
-    let mut probe = Draft::new("probe", Default::default());
-    let mut ignored = Vec::new();
-    let rest = loader.parser().expression(&mut probe, line, Fields::Any, &mut ignored);
+    let options = loader.options().clone();
+    let mut probe = Draft::new(NAMELESS, options.host());
+    let mut probed = Vec::new();
+    let rest = loader.parser().expression(&mut probe, line, Fields::Any, &mut probed);
+    if rest.text.is_empty() && probed.iter().any(Finding::is_error) {
+        // The settings may be there, behind a parenthesis that was never closed.
+        loader.report_all(source, probed);
+        return;
+    }
     let schedule = line.slice(0..rest.at - line.at);
     let mut settings = Settings::default();
-    let mut name: Option<(String, Range<usize>)> = None;
+    let mut name: Option<String> = None;
+    let mut name_span = schedule.trim().span();
     let mut seen: Vec<&str> = Vec::new();
     let mut rest = rest;
     while !rest.text.is_empty() {
-        let (key, value, span, after) = match split_setting(rest) {
+        let (word, after_word) = rest.split_word();
+        let Some(equals) = word.text.find('=').filter(|&equals| equals > 0) else {
+            findings.push(
+                Finding::configuration(
+                    word.span(),
+                    format!("`{}` is not a setting", excerpt(word.text)),
+                )
+                .help("settings are `key=value`, as in `name=db-backup`; quote values with blanks"),
+            );
+            rest = after_word;
+            continue;
+        };
+        let (key, value, span, after) = match split_setting(rest, equals) {
             Ok(setting) => setting,
             Err(finding) => {
+                // Where the value ends is anybody's guess, and so is what else the line says.
                 findings.push(finding);
-                break;
+                loader.report_all(source, findings);
+                return;
             }
         };
         rest = after;
@@ -76,31 +100,28 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
         }
         seen.push(known);
         if *known == "name" {
-            findings.extend(check_name(&value, &span).err());
-            name = Some((value, span));
+            name_span = span;
+            match check_name(&value, &name_span) {
+                Ok(()) => name = Some(value),
+                Err(finding) => findings.push(finding),
+            }
         } else {
-            findings.extend(settings.set(known, &Value::Text(&value), span).err());
+            settings.set(known, &Value::Text(&value), span, &mut findings);
         }
     }
-    let Some((name, name_span)) = name else {
+    if !seen.contains(&"name") {
         findings.push(
-            Finding::configuration(schedule.span(), "a job without `name=`")
+            Finding::configuration(name_span.clone(), "a job without `name=`")
                 .help("every job has a name that never changes, as in `name=db-backup`"),
         );
-        findings.extend(ignored.into_iter().filter(Finding::is_error));
-        return findings.into_iter().for_each(|finding| loader.report(source, finding));
-    };
-    let options = loader.options().clone();
-    let mut draft = Draft::new(&name, options.host());
+    }
+    let mut draft = Draft::new(name.as_deref().unwrap_or(NAMELESS), options.host());
     loader.parser().expression(&mut draft, schedule, Fields::Any, &mut findings);
     let timing = loader.parser().finish(draft, &mut findings);
-    let action = settings.split_line().and_then(|()| settings.action(&name_span));
-    findings.extend(action.as_ref().err().cloned());
-    let faulty = findings.iter().any(Finding::is_error);
-    for finding in findings {
-        loader.report(source, finding);
-    }
-    if let (Some(timing), Ok(action), false) = (timing, action, faulty) {
+    settings.split_line(&mut findings);
+    let action = settings.action(&name_span, "command=\"/usr/bin/backup --full\"", &mut findings);
+    let sound = loader.report_all(source, findings);
+    if let (Some(timing), Some(action), true) = (timing, action, sound) {
         let job = Job {
             timing,
             action,
@@ -116,16 +137,8 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
 /// Key, value, the value's place, and what follows.
 type Setting<'a> = (Piece<'a>, String, Range<usize>, Piece<'a>);
 
-/// Splits `key=value rest`.
-fn split_setting(piece: Piece<'_>) -> Result<Setting<'_>, Finding> {
-    let (word, _) = piece.split_word();
-    let Some(equals) = word.text.find('=').filter(|&equals| equals > 0) else {
-        return Err(Finding::configuration(
-            word.span(),
-            format!("`{}` is not a setting", excerpt(word.text)),
-        )
-        .help("settings are `key=value`, as in `name=db-backup`; quote values with blanks"));
-    };
+/// Splits `key=value rest`, which has its `=` at byte `equals`.
+fn split_setting(piece: Piece<'_>, equals: usize) -> Result<Setting<'_>, Finding> {
     let key = piece.slice(0..equals);
     // Quotes may stand anywhere in a value: `env=GREETING="hello world"`.
     let mut value = String::new();
@@ -141,6 +154,7 @@ fn split_setting(piece: Piece<'_>) -> Result<Setting<'_>, Finding> {
         value += &piece.text[start..at];
         let (inner, end) = unquote(&piece.text[at..]).ok_or_else(|| {
             Finding::configuration(piece.at + at..piece.at + at + 1, "this quote is never closed")
+                .help("in double quotes, `\\\"` stands for a quote")
         })?;
         value += &inner;
         at += end;

@@ -25,7 +25,7 @@ const CHANCE_MAX: f64 = 1e-6;
 pub struct CoverageReport {
     /// Periods looked at.
     pub periods: usize,
-    /// Periods without any allowed second, and the first of them.
+    /// Periods without any allowed second, of those looked at.
     pub impossible: usize,
     /// The first period without any allowed second.
     pub first_impossible: Option<UtcSecond>,
@@ -73,22 +73,11 @@ pub fn lint(job: &Job) -> Vec<Diagnostic> {
     let at = |finding: Finding| Diagnostic::at(&job.origin, finding);
     let mut diagnostics = Vec::new();
     let identity = job.identity();
-    if report.periods > 0 && report.impossible == report.periods {
-        diagnostics.push(at(Finding::validation(
-            0..0,
-            format!(
-                "job `{identity}`: the constraints never match: none of {} periods from 2026-01-01 on has an allowed second",
-                report.periods
-            ),
-        )
-        .help("`kron explain` shows what each period's window looks like")));
-        return diagnostics;
-    }
     if let Some(first) = report.first_impossible {
         diagnostics.push(at(Finding::warning(
             0..0,
             format!(
-                "job `{identity}`: {} of {} periods have no allowed second and are always `unschedulable`, the first at {first}",
+                "job `{identity}`: {} of the first {} periods from 2026-01-01 on have no allowed second and are always `unschedulable`, the first at {first}",
                 report.impossible, report.periods
             ),
         )
@@ -106,7 +95,8 @@ pub fn lint(job: &Job) -> Vec<Diagnostic> {
                     percent(coverage.share()),
                     percent(chance),
                 ),
-            )));
+            )
+            .help("make the window longer, or the constraints wider")));
         }
     }
     diagnostics

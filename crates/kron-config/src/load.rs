@@ -13,8 +13,10 @@ use crate::{crontab, krontab, toml_file};
 
 /// Bytes a line of a krontab or crontab may have.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Diagnostics after which nothing more is read.
-const DIAGNOSTICS_MAX: usize = 1_000;
+/// Errors after which nothing more is read.
+const ERRORS_MAX: usize = 1_000;
+/// Warnings that are kept; further ones are left out, and forbid nothing.
+const WARNINGS_MAX: usize = 1_000;
 /// Jobs one load may have.
 const JOBS_MAX: usize = 250_000;
 
@@ -75,7 +77,8 @@ pub struct Loader {
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
     diagnostics: Vec<Diagnostic>,
-    /// Whether there was so much to report that the rest was not read.
+    error_count: usize,
+    /// Whether there were so many errors that the rest was not read.
     cut_short: bool,
     native_errors: bool,
     in_crontab: bool,
@@ -88,7 +91,7 @@ pub struct Loaded {
     pub jobs: Vec<Job>,
     /// Every fault and doubt, in the order of their texts.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether there was so much to report that the rest was not read.
+    /// Whether there were so many errors that the rest was not read.
     pub cut_short: bool,
     native_errors: bool,
 }
@@ -125,6 +128,7 @@ impl Loader {
             places: HashMap::new(),
             crontab_entries: HashMap::new(),
             diagnostics: Vec::new(),
+            error_count: 0,
             cut_short: false,
             native_errors: false,
             in_crontab: false,
@@ -178,20 +182,45 @@ impl Loader {
     }
 
     pub(crate) fn report(&mut self, source: &Source, finding: Finding) {
-        self.native_errors |= finding.is_error() && !self.in_crontab;
-        if self.diagnostics.len() < DIAGNOSTICS_MAX {
-            self.diagnostics.push(Diagnostic::in_source(source, finding));
-        } else {
-            self.cut_short = true;
+        let warning_count = self.diagnostics.len() - self.error_count;
+        if finding.is_error() {
+            self.native_errors |= !self.in_crontab;
+            if self.error_count == ERRORS_MAX {
+                self.cut_short = true;
+                return;
+            }
+            self.error_count += 1;
+        } else if warning_count == WARNINGS_MAX {
+            return;
         }
+        self.diagnostics.push(Diagnostic::in_source(source, finding));
     }
 
-    /// Takes a job in, unless its name is taken.
+    /// Reports what was found about one job, in the order of its text; `false` when any of it is
+    /// an error.
+    pub(crate) fn report_all(&mut self, source: &Source, mut findings: Vec<Finding>) -> bool {
+        findings.sort_by_key(|finding| finding.span.start);
+        let sound = !findings.iter().any(Finding::is_error);
+        findings.into_iter().for_each(|finding| self.report(source, finding));
+        sound
+    }
+
+    /// Takes a job in, unless its name is taken or it could never run.
     pub(crate) fn define(&mut self, source: &Source, job: Job, name_span: Range<usize>) {
         if let Some(first) = self.places.get(job.identity()) {
             let message = format!("job `{}` is defined twice", excerpt(job.identity()));
             let finding = Finding::configuration(name_span, message)
                 .help(format!("it is first defined at {first}; names are unique over all files"));
+            self.report(source, finding);
+            return;
+        }
+        if !job.timing.can_run() {
+            let message = format!(
+                "job `{}` can never run: its constraints allow no second of any period",
+                excerpt(job.identity())
+            );
+            let finding = Finding::validation(name_span, message)
+                .help("`kron explain` shows what a period's window and constraints look like");
             self.report(source, finding);
             return;
         }

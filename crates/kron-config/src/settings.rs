@@ -60,6 +60,8 @@ pub(crate) struct Settings {
     shell: Option<bool>,
     env: Vec<(String, String)>,
     execution: Execution,
+    /// Whether a command or its shell was given and refused, so that nothing is missing.
+    refused: bool,
     pub(crate) duration: Option<Seconds>,
     pub(crate) description: Option<String>,
 }
@@ -77,7 +79,22 @@ impl Settings {
         key: &str,
         value: &Value<'_>,
         span: Range<usize>,
-    ) -> Result<(), Finding> {
+        findings: &mut Vec<Finding>,
+    ) {
+        if key == "env" {
+            self.set_env(value, &span, findings);
+        } else if let Err(finding) = self.set_one(key, value, span) {
+            self.refuse(key);
+            findings.push(finding);
+        }
+    }
+
+    /// Notes that `key` was given with a value that cannot be used.
+    pub(crate) fn refuse(&mut self, key: &str) {
+        self.refused |= matches!(key, "command" | "shell");
+    }
+
+    fn set_one(&mut self, key: &str, value: &Value<'_>, span: Range<usize>) -> Result<(), Finding> {
         match key {
             "command" => self.command = Some((command(value, &span)?, span)),
             "shell" => self.shell = Some(boolean(value, &span)?),
@@ -93,13 +110,12 @@ impl Settings {
                 }
                 self.execution.cwd = Some(path.to_owned());
             }
-            "env" => self.set_env(value, &span)?,
             "umask" => self.execution.umask = Some(umask(value, &span)?),
             "nice" => {
                 let nice = integer(value, &span)?;
                 let nice = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice));
                 self.execution.nice = Some(
-                    nice.ok_or_else(|| Finding::validation(span, "nice goes from -20 to 19"))?,
+                    nice.ok_or_else(|| Finding::validation(span, "`nice` goes from -20 to 19"))?,
                 );
             }
             "timeout" => self.execution.timeout = Some(positive(value, &span)?),
@@ -111,7 +127,7 @@ impl Settings {
         Ok(())
     }
 
-    fn set_env(&mut self, value: &Value<'_>, span: &Range<usize>) -> Result<(), Finding> {
+    fn set_env(&mut self, value: &Value<'_>, span: &Range<usize>, findings: &mut Vec<Finding>) {
         let mut add = |key: &str, key_span: Range<usize>, value: &str, value_span: Range<usize>| {
             check_variable(key, &key_span)?;
             check_text(value, &value_span)?;
@@ -127,21 +143,23 @@ impl Settings {
             self.env.push((key.to_owned(), value.to_owned()));
             Ok(())
         };
-        match value {
-            Value::Table(entries) => entries
-                .iter()
-                .try_for_each(|(key, value, span)| add(key.text, key.span(), value, span.clone())),
-            Value::Text(text) => {
-                let (key, value) = text.split_once('=').ok_or_else(|| {
-                    Finding::configuration(
-                        span.clone(),
-                        format!("`{}` is not `NAME=value`", excerpt(text)),
-                    )
-                })?;
-                add(key, span.clone(), value, span.clone())
+        let result = match value {
+            Value::Table(entries) => {
+                findings.extend(entries.iter().filter_map(|(key, value, span)| {
+                    add(key.text, key.span(), value, span.clone()).err()
+                }));
+                Ok(())
             }
+            Value::Text(text) => match text.split_once('=') {
+                Some((key, value)) => add(key, span.clone(), value, span.clone()),
+                None => Err(Finding::configuration(
+                    span.clone(),
+                    format!("`{}` is not `NAME=value`", excerpt(text)),
+                )),
+            },
             other => Err(wrong_kind(other, span, "a table such as `{ MODE = \"prod\" }`")),
-        }
+        };
+        findings.extend(result.err());
     }
 
     /// How the job's process is set up.
@@ -151,41 +169,59 @@ impl Settings {
     }
 
     /// The action these settings describe; `job` is the place to point at when there is none.
-    pub(crate) fn action(&mut self, job: &Range<usize>) -> Result<Action, Finding> {
+    pub(crate) fn action(
+        &mut self,
+        job: &Range<usize>,
+        example: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Option<Action> {
+        if self.refused {
+            return None;
+        }
         let Some((command, span)) = self.command.take() else {
-            return Err(Finding::configuration(job.clone(), "`command` is missing").help(
-                "a job needs something to run, as in `command = [\"/usr/bin/backup\", \"--full\"]`",
-            ));
+            findings.push(
+                Finding::configuration(job.clone(), "a job without `command`")
+                    .help(format!("a job needs something to run, as in `{example}`")),
+            );
+            return None;
         };
-        match (command, self.shell.unwrap_or(false)) {
+        let action = match (command, self.shell.unwrap_or(false)) {
             (Command::Line(line), true) => Ok(Action::Shell { shell: "/bin/sh".to_owned(), line }),
             (Command::Arguments(_), true) => Err(Finding::configuration(
                 span,
-                "`shell = true` goes with a command line, not a list",
-            )),
+                "`shell` goes with a command line, not with a list of words",
+            )
+            .help("write the command as one text, or leave `shell` out")),
             (Command::Arguments(arguments), false) => Ok(Action::Program(arguments)),
             (Command::Line(_), false) => {
                 Err(Finding::configuration(span, "a command line needs `shell = true`")
                     .help("or write the command as a list of words, which no shell touches"))
             }
-        }
+        };
+        action.map_err(|finding| findings.push(finding)).ok()
     }
 
     /// Splits a command line into words without a shell: what a krontab line means.
-    pub(crate) fn split_line(&mut self) -> Result<(), Finding> {
+    pub(crate) fn split_line(&mut self, findings: &mut Vec<Finding>) {
         if self.shell == Some(true) {
-            return Ok(());
+            return;
         }
-        if let Some((Command::Line(line), span)) = &self.command {
-            let words = shlex::split(line).filter(|words| !words.is_empty()).ok_or_else(|| {
-                Finding::configuration(
-                    span.clone(),
-                    format!("`{}` has an unclosed quote", excerpt(line)),
-                )
-            })?;
-            self.command = Some((Command::Arguments(words), span.clone()));
-        }
-        Ok(())
+        let Some((Command::Line(line), span)) = &self.command else { return };
+        let fault = match shlex::split(line) {
+            None => format!("`{}` has an unclosed quote", excerpt(line)),
+            Some(words) if words.first().is_none_or(String::is_empty) => {
+                format!("`{}` has no word that could be a program", excerpt(line))
+            }
+            Some(words) => {
+                self.command = Some((Command::Arguments(words), span.clone()));
+                return;
+            }
+        };
+        findings.push(
+            Finding::configuration(span.clone(), fault)
+                .help("a command is split into words as a shell would; `shell=true` runs a shell"),
+        );
+        self.refused = true;
     }
 }
 
@@ -234,15 +270,21 @@ fn text<'a>(value: &Value<'a>, span: &Range<usize>) -> Result<&'a str, Finding> 
 
 fn name(value: &Value<'_>, span: &Range<usize>) -> Result<String, Finding> {
     let name = text(value, span)?;
-    let odd =
-        name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace() || c == ':');
-    if odd || name.len() > 256 {
+    if !is_account(name) {
         return Err(Finding::validation(
             span.clone(),
             format!("`{}` is not a user or group", excerpt(name)),
         ));
     }
     Ok(name.to_owned())
+}
+
+/// Whether a user or group can be called this. Systems differ in what they allow; none allows what
+/// would end a field of its account database, or be a path or a schedule's field.
+pub(crate) fn is_account(name: &str) -> bool {
+    const ACCOUNT_BYTES_MAX: usize = 256;
+    let odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | '/' | '*');
+    !name.is_empty() && name.len() <= ACCOUNT_BYTES_MAX && !name.contains(odd)
 }
 
 fn boolean(value: &Value<'_>, span: &Range<usize>) -> Result<bool, Finding> {

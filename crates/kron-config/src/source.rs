@@ -34,9 +34,10 @@ impl std::fmt::Display for Location {
 
 impl Source {
     /// A source called `name`. What lies beyond 64 MiB is left out; [`crate::files::read`] refuses
-    /// such files.
+    /// such files. A byte order mark is an editor's, not a part of the text.
     #[must_use]
     pub fn new(name: &str, text: &str) -> Source {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let text = &text[..floor_boundary(text, text.len().min(SOURCE_BYTES_MAX))];
         // Counted first, so that a file of ten million empty lines costs no more than it must.
         let ends = || (1u32..).zip(text.bytes()).filter(|(_, byte)| *byte == b'\n');

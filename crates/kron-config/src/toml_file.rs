@@ -1,5 +1,8 @@
 //! TOML job files: one table per job, unknown keys are errors.
 
+mod sections;
+mod texts;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,6 +12,8 @@ use kron_core::{Argument, Draft, Finding, Modifier, Piece};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use self::sections::{Name, Section, Sections, Strings};
+use self::texts::Texts;
 use crate::job::Job;
 use crate::load::{Loader, check_name};
 use crate::settings::{KEYS, Settings, Value};
@@ -30,169 +35,117 @@ const TIMING_KEYS: [(&str, Modifier); 8] = [
 const SECTION_BYTES_MAX: usize = 1024 * 1024;
 
 /// Reads a file job by job. That bounds the memory a file can cost, and it keeps one missing
-/// bracket from burying every other error: each job tells its own first syntax error.
+/// bracket or quote from burying every other error: each job tells its own first syntax error.
 pub(crate) fn load(loader: &mut Loader, source: &Source) {
-    let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
-    for Section { name, range } in Sections::of(source.text()) {
+    let text = source.text();
+    let mut file = JobFile { source, seen: HashMap::new() };
+    for section in Sections::of(text, 0..text.len(), Strings::HideHeaders) {
         if loader.is_cut_short() {
             return;
         }
-        let header = range.start..range.start + name.len().min(SECTION_BYTES_MAX);
-        if range.len() > SECTION_BYTES_MAX {
-            let message = format!("a job of more than {} KiB", SECTION_BYTES_MAX / 1024);
-            loader.report(source, Finding::validation(header, message));
-            continue;
+        file.read(loader, section, Strings::HideHeaders);
+    }
+}
+
+/// Where a key that the parser calls a duplicate stands first, if that is easily seen.
+fn first_of_duplicate(text: &str, message: &str, span: &Range<usize>) -> Option<usize> {
+    if !message.starts_with("duplicate key") {
+        return None;
+    }
+    let key = text.get(span.clone())?;
+    let mut at = 0;
+    for line in text.get(..span.start)?.split_inclusive('\n') {
+        let blanks = line.len() - line.trim_start().len();
+        let after_key = line.trim_start().strip_prefix(key);
+        if after_key.is_some_and(|rest| rest.trim_start().starts_with('=')) {
+            return Some(at + blanks);
         }
-        if let Some(first) = seen.insert(name, header.clone())
-            && !name.is_empty()
+        at += line.len();
+    }
+    None
+}
+
+struct JobFile<'s> {
+    source: &'s Source,
+    /// The sections so far, and the byte each begins at.
+    seen: HashMap<Name, usize>,
+}
+
+impl JobFile<'_> {
+    fn read(&mut self, loader: &mut Loader, section: Section<'_>, strings: Strings) {
+        let Section { name, title, range, open_string } = section;
+        let header = range.start..range.start + title.len() + usize::from(!title.is_empty());
+        let text = &self.source.text()[range.clone()];
+        if range.len() > SECTION_BYTES_MAX {
+            if strings == Strings::EndAtHeaders || !self.read_apart(loader, &range, range.end) {
+                let message = format!("a job of more than {} KiB", SECTION_BYTES_MAX / 1024);
+                loader.report(self.source, Finding::validation(header, message));
+            }
+            return;
+        }
+        let (root, faults) = DeTable::parse_recoverable(text);
+        let fault = faults.first().map(|fault| {
+            let span = fault.span().unwrap_or(0..0);
+            let first = first_of_duplicate(text, fault.message(), &span);
+            let span = range.start + span.start..range.start + span.end;
+            let finding = Finding::configuration(span, fault.message().to_owned());
+            match first {
+                None => finding,
+                Some(first) => finding.help(format!(
+                    "it is first defined at {}",
+                    self.source.location(range.start + first)
+                )),
+            }
+        });
+        if let (Some(fault), Strings::HideHeaders) = (&fault, strings)
+            && self.read_apart(loader, &range, fault.span.start)
         {
-            let place = source.location(first.start);
-            let message = format!("`[{}]` stands in two places", excerpt(name));
+            return;
+        }
+        if let Some(&first) = self.seen.get(&name) {
+            let place = self.source.location(first);
+            let message = format!("`[{}]` stands in two places", excerpt(title));
             loader.report(
-                source,
+                self.source,
                 Finding::configuration(header, message)
                     .help(format!("it begins at {place}; keep the tables of a job together")),
             );
-            continue;
+            return;
         }
-        let (root, faults) = DeTable::parse_recoverable(&source.text()[range.clone()]);
-        match faults.first() {
+        self.seen.insert(name, range.start);
+        match fault {
             Some(fault) => {
-                let span = fault.span().unwrap_or(0..0);
-                let span = range.start + span.start..range.start + span.end;
-                loader.report(source, Finding::configuration(span, fault.message().to_owned()));
+                // The parser only notices at the end, where the next job stands.
+                let open = open_string.map(|quotes| {
+                    Finding::configuration(quotes, "this string is never closed")
+                        .help("add the three quotes that end it")
+                });
+                loader.report(self.source, open.unwrap_or(fault));
             }
-            None => Document { source, base: range.start }.load(loader, root.get_ref()),
-        }
-    }
-}
-
-/// The tables of one job: their common name, such as `job.backup`, and their place.
-struct Section<'t> {
-    name: &'t str,
-    range: Range<usize>,
-}
-
-/// Cuts a text into sections. A header is a line that begins with `[` outside strings and arrays;
-/// one that begins with `[job.` can be nothing else, so an array left open ends there.
-struct Sections<'t> {
-    text: &'t str,
-    at: usize,
-    name: &'t str,
-}
-
-impl<'t> Sections<'t> {
-    fn of(text: &'t str) -> Sections<'t> {
-        Sections { text, at: 0, name: "" }
-    }
-}
-
-impl<'t> Iterator for Sections<'t> {
-    type Item = Section<'t>;
-
-    fn next(&mut self) -> Option<Section<'t>> {
-        let start = self.at;
-        let mut state = Nesting::default();
-        while self.at < self.text.len() {
-            let rest = &self.text[self.at..];
-            let line = &rest[..rest.find('\n').map_or(rest.len(), |end| end + 1)];
-            if let Some(header) = line.trim_start().strip_prefix('[')
-                && state.string.is_none()
-                && (state.brackets == 0 || line.starts_with("[job."))
-            {
-                let name = section_name(header);
-                if name != self.name {
-                    let previous = std::mem::replace(&mut self.name, name);
-                    if self.at > start {
-                        return Some(Section { name: previous, range: start..self.at });
-                    }
-                }
-                state.brackets = 0;
-            } else {
-                state.pass(line);
+            None => {
+                Document { source: self.source, base: range.start }.load(loader, root.get_ref());
             }
-            self.at += line.len();
-        }
-        (self.at > start).then_some(Section { name: self.name, range: start..self.at })
-    }
-}
-
-/// The first two parts of a header: `job.a` of both `job.a]` and `job.a.env]`.
-fn section_name(header: &str) -> &str {
-    let mut dots = 0;
-    let mut quote = None;
-    for (at, byte) in header.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(open), byte) if open == byte => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b']' | b'\n') => return header[..at].trim(),
-            (None, b'.') if dots == 1 => return header[..at].trim(),
-            (None, b'.') => dots += 1,
-            (None, _) => {}
         }
     }
-    header.trim()
-}
 
-/// Where in a TOML text a line ends: inside a long string, inside brackets, or at the top.
-#[derive(Default)]
-struct Nesting {
-    /// The three quotes that close the string.
-    string: Option<&'static str>,
-    brackets: usize,
-}
-
-impl Nesting {
-    fn pass(&mut self, line: &str) {
-        let bytes = line.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            if let Some(close) = self.string {
-                if line[at..].starts_with(close) {
-                    self.string = None;
-                    at += 3;
-                } else {
-                    // In basic strings a backslash takes the next character with it.
-                    let escape = bytes[at] == b'\\' && close == "\"\"\"";
-                    at += if escape { 2 } else { 1 };
-                    while at < bytes.len() && !line.is_char_boundary(at) {
-                        at += 1;
-                    }
-                }
-                continue;
+    /// Reads a faulty section anew, in case a string that was never closed made one of several;
+    /// `false` when it is one, or was already faulty before `fault`.
+    fn read_apart(&mut self, loader: &mut Loader, range: &Range<usize>, fault: usize) -> bool {
+        let source = self.source;
+        let mut parts =
+            Sections::of(source.text(), range.clone(), Strings::EndAtHeaders).peekable();
+        if parts.peek().is_none_or(|first| first.range.end == range.end || fault < first.range.end)
+        {
+            return false;
+        }
+        for part in parts {
+            if loader.is_cut_short() {
+                break;
             }
-            match bytes[at] {
-                b'#' => return,
-                b'[' | b'{' => self.brackets += 1,
-                b']' | b'}' => self.brackets = self.brackets.saturating_sub(1),
-                quote @ (b'"' | b'\'') => {
-                    let triple = if quote == b'"' { "\"\"\"" } else { "'''" };
-                    if line[at..].starts_with(triple) {
-                        self.string = Some(triple);
-                        at += 3;
-                    } else {
-                        at += 1 + short_string(&bytes[at + 1..], quote);
-                    }
-                    continue;
-                }
-                _ => {}
-            }
-            at += 1;
+            self.read(loader, part, Strings::EndAtHeaders);
         }
+        true
     }
-}
-
-/// Bytes up to and with the quote that closes a string, or all when none does.
-fn short_string(bytes: &[u8], quote: u8) -> usize {
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] == quote {
-            return at + 1;
-        }
-        at += if bytes[at] == b'\\' && quote == b'"' { 2 } else { 1 };
-    }
-    bytes.len()
 }
 
 /// A TOML text that stands in a source from byte `base` on.
@@ -202,6 +155,10 @@ struct Document<'s> {
 }
 
 impl Document<'_> {
+    fn text(&self) -> &str {
+        &self.source.text()[self.base..]
+    }
+
     /// A place of this text as a place of the source.
     fn place(&self, span: Range<usize>) -> Range<usize> {
         self.base + span.start..self.base + span.end
@@ -213,12 +170,10 @@ impl Document<'_> {
     }
 
     fn load(&self, loader: &mut Loader, root: &DeTable<'_>) {
-        for (key, value) in root {
+        for (key, value) in in_file_order(root) {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("job", DeValue::Table(jobs)) => {
-                    let mut jobs: Vec<_> = jobs.iter().collect();
-                    jobs.sort_by_key(|(name, _)| name.span().start);
-                    for (name, table) in jobs {
+                    for (name, table) in in_file_order(jobs) {
                         self.load_job(loader, name, table);
                     }
                 }
@@ -262,22 +217,25 @@ impl Document<'_> {
         let options = loader.options().clone();
         let mut draft = Draft::new(name.get_ref(), options.host());
         let mut settings = Settings::default();
-        let mut entries: Vec<_> = table.iter().collect();
-        entries.sort_by_key(|(key, _)| key.span().start);
+        let mut texts = Texts::from(self.text().len() + 1);
         let mut has_schedule = false;
-        for (key, value) in entries {
+        for (key, value) in in_file_order(table) {
             let word = key.get_ref().as_ref();
             if word == "schedule" {
                 has_schedule = true;
-                self.read_schedule(loader, &mut draft, value, &mut findings);
-            } else if let Some(&(_, modifier)) =
-                TIMING_KEYS.iter().find(|(known, _)| *known == word)
-            {
+                self.read_schedule(loader, &mut draft, (value, &mut texts), &mut findings);
+            } else if let Some(&timing) = TIMING_KEYS.iter().find(|(known, _)| *known == word) {
+                let (key, modifier) = timing;
+                let before = findings.len();
+                let value = (value, &mut texts);
                 self.read_modifier(loader, &mut draft, modifier, value, &mut findings);
+                let found = findings[before..].iter_mut();
+                found.for_each(|finding| say_as_key(finding, key, modifier));
             } else if KEYS.contains(&word) && word != "name" {
-                let result = setting_value(value)
-                    .and_then(|setting| settings.set(word, &setting, value.span()));
-                findings.extend(result.err());
+                match setting_value(value, &mut findings) {
+                    Some(setting) => settings.set(word, &setting, value.span(), &mut findings),
+                    None => settings.refuse(word),
+                }
             } else {
                 let known = ["schedule"]
                     .into_iter()
@@ -301,13 +259,13 @@ impl Document<'_> {
             );
         }
         let timing = loader.parser().finish(draft, &mut findings);
-        let action = settings.action(&name.span());
-        findings.extend(action.as_ref().err().cloned());
-        let faulty = findings.iter().any(Finding::is_error);
-        for finding in findings {
-            self.report(loader, finding);
+        let example = "command = [\"/usr/bin/backup\", \"--full\"]";
+        let action = settings.action(&name.span(), example, &mut findings);
+        for finding in &mut findings {
+            finding.span = self.place(texts.place(self.text(), finding.span.clone()));
         }
-        if let (Some(timing), Ok(action), false) = (timing, action, faulty) {
+        let sound = loader.report_all(self.source, findings);
+        if let (Some(timing), Some(action), true) = (timing, action, sound) {
             let name_span = self.place(name.span());
             let job = Job {
                 timing,
@@ -321,68 +279,43 @@ impl Document<'_> {
         }
     }
 
-    /// Runs `read` on the content of a text value, with findings placed exactly when the text
-    /// stands in the file as it is, and on the whole value when escapes or line ends make that
-    /// impossible.
-    fn placed(
-        &self,
-        value: &Spanned<DeValue<'_>>,
-        text: &str,
-        findings: &mut Vec<Finding>,
-        read: impl FnOnce(Piece<'_>, &mut Vec<Finding>),
-    ) {
-        let span = value.span();
-        let raw = self.source.text().get(self.place(span.clone())).unwrap_or("");
-        let quote = if raw.starts_with("\"\"\"") || raw.starts_with("'''") { 3 } else { 1 };
-        let exact = raw.get(quote..).is_some_and(|inner| inner.starts_with(text));
-        let mut found = Vec::new();
-        read(Piece { text, at: if exact { span.start + quote } else { 0 } }, &mut found);
-        if !exact {
-            for finding in &mut found {
-                finding.span = span.clone();
-            }
-        }
-        findings.append(&mut found);
-    }
-    fn read_schedule(
+    fn read_schedule<'v>(
         &self,
         loader: &mut Loader,
         draft: &mut Draft<'_>,
-        value: &Spanned<DeValue<'_>>,
+        (value, texts): (&'v Spanned<DeValue<'_>>, &mut Texts<'v>),
         findings: &mut Vec<Finding>,
     ) {
         let Some(text) = value.get_ref().as_str() else {
             findings.push(
                 Finding::configuration(
                     value.span(),
-                    format!("expected a text, found {}", value.get_ref().type_str()),
+                    format!("expected a text, found {}", kind_of(value.get_ref())),
                 )
                 .help("as in `schedule = \"0 3 * * *\"`"),
             );
             return;
         };
-        self.placed(value, text, findings, |piece, found| {
-            loader.parser().whole_expression(draft, piece, found);
-        });
+        loader.parser().whole_expression(draft, texts.piece(value, text), findings);
     }
 
-    fn read_modifier(
+    fn read_modifier<'v>(
         &self,
         loader: &mut Loader,
         draft: &mut Draft<'_>,
         modifier: Modifier,
-        value: &Spanned<DeValue<'_>>,
+        (value, texts): (&'v Spanned<DeValue<'_>>, &mut Texts<'v>),
         findings: &mut Vec<Finding>,
     ) {
         match value.get_ref() {
-            DeValue::String(text) => self.placed(value, text, findings, |piece, found| {
-                loader.parser().modifier_text(draft, modifier, piece, found);
-            }),
+            DeValue::String(text) => {
+                loader.parser().modifier_text(draft, modifier, texts.piece(value, text), findings);
+            }
             DeValue::Table(table)
                 if !matches!(modifier, Modifier::Tz | Modifier::Only | Modifier::Avoid) =>
             {
                 let mut arguments = Vec::new();
-                for (key, entry) in table {
+                for (key, entry) in in_file_order(table) {
                     match scalar(entry) {
                         Some(text) => arguments.push(Argument {
                             key: Some(Piece { text: key.get_ref(), at: key.span().start }),
@@ -393,7 +326,7 @@ impl Document<'_> {
                             entry.span(),
                             format!(
                                 "expected a text or a number, found {}",
-                                entry.get_ref().type_str()
+                                kind_of(entry.get_ref())
                             ),
                         )),
                     }
@@ -403,22 +336,55 @@ impl Document<'_> {
             DeValue::Array(items) if matches!(modifier, Modifier::Only | Modifier::Avoid) => {
                 for item in items {
                     match item.get_ref().as_str() {
-                        Some(text) => self.placed(item, text, findings, |piece, found| {
-                            loader.parser().modifier_text(draft, modifier, piece, found);
-                        }),
+                        Some(text) => {
+                            let piece = texts.piece(item, text);
+                            loader.parser().modifier_text(draft, modifier, piece, findings);
+                        }
                         None => findings.push(Finding::configuration(
                             item.span(),
-                            format!("expected a clause, found {}", item.get_ref().type_str()),
+                            format!("expected a clause, found {}", kind_of(item.get_ref())),
                         )),
                     }
                 }
             }
-            other => findings.push(Finding::configuration(
-                value.span(),
-                format!("expected a text, found {}", other.type_str()),
-            )),
+            other => {
+                let expected = match modifier {
+                    Modifier::Tz => "a text",
+                    Modifier::Only | Modifier::Avoid => "a text or a list of texts",
+                    _ => "a text or a table",
+                };
+                findings.push(Finding::configuration(
+                    value.span(),
+                    format!("expected {expected}, found {}", kind_of(other)),
+                ));
+            }
         }
     }
+}
+
+/// Says what a finding says of a modifier of the key that stands for it.
+fn say_as_key(finding: &mut Finding, key: &str, modifier: Modifier) {
+    finding.message = with_key(&finding.message, key, modifier);
+    finding.help = finding.help.as_deref().map(|help| with_key(help, key, modifier));
+}
+
+/// The text with `window` for `@win`, and with `window = "after,2h"` for `@win(after,2h)`.
+fn with_key(text: &str, key: &str, modifier: Modifier) -> String {
+    let mut said = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(modifier.name()) {
+        let after = &rest[at + modifier.name().len()..];
+        said += &rest[..at];
+        said += key;
+        rest = match after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            Some((arguments, after)) => {
+                said += &format!(" = \"{arguments}\"");
+                after
+            }
+            None => after,
+        };
+    }
+    said + rest
 }
 
 /// The text of a value that has no parts.
@@ -432,35 +398,69 @@ fn scalar<'a>(value: &'a Spanned<DeValue<'_>>) -> Option<Cow<'a, str>> {
     }
 }
 
-fn setting_value<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<Value<'a>, Finding> {
-    let texts_only = |span: Range<usize>, found: &DeValue<'_>| {
-        Finding::configuration(span, format!("expected a text, found {}", found.type_str()))
+/// A setting's value; what is no text inside a list or table is reported and left out. `None` when
+/// nothing is left to use.
+fn setting_value<'a>(
+    value: &'a Spanned<DeValue<'_>>,
+    findings: &mut Vec<Finding>,
+) -> Option<Value<'a>> {
+    let mut text_of = |item: &'a Spanned<DeValue<'_>>| {
+        let text = item.get_ref().as_str();
+        if text.is_none() {
+            let kind = kind_of(item.get_ref());
+            let mut finding =
+                Finding::configuration(item.span(), format!("expected a text, found {kind}"));
+            if scalar(item).is_some() {
+                finding = finding.help("put it in quotes");
+            }
+            findings.push(finding);
+        }
+        text
     };
-    Ok(match value.get_ref() {
-        DeValue::String(text) => Value::Text(text),
-        DeValue::Integer(number) => Value::Integer { text: number.as_str(), radix: number.radix() },
-        DeValue::Boolean(value) => Value::Boolean(*value),
-        DeValue::Array(items) => Value::List(
-            items
-                .iter()
-                .map(|item| {
-                    let text = item.get_ref().as_str();
-                    text.map(|text| (text, item.span()))
-                        .ok_or_else(|| texts_only(item.span(), item.get_ref()))
-                })
-                .collect::<Result<_, _>>()?,
-        ),
-        DeValue::Table(table) => Value::Table(
-            table
-                .iter()
-                .map(|(key, entry)| {
-                    let text = entry.get_ref().as_str();
+    match value.get_ref() {
+        DeValue::String(text) => Some(Value::Text(text)),
+        DeValue::Integer(number) => {
+            Some(Value::Integer { text: number.as_str(), radix: number.radix() })
+        }
+        DeValue::Boolean(value) => Some(Value::Boolean(*value)),
+        DeValue::Array(items) => {
+            let texts: Vec<_> =
+                items.iter().filter_map(|item| Some((text_of(item)?, item.span()))).collect();
+            (texts.len() == items.len()).then_some(Value::List(texts))
+        }
+        DeValue::Table(table) => Some(Value::Table(
+            in_file_order(table)
+                .into_iter()
+                .filter_map(|(key, entry)| {
                     let key = Piece { text: key.get_ref(), at: key.span().start };
-                    text.map(|text| (key, text, entry.span()))
-                        .ok_or_else(|| texts_only(entry.span(), entry.get_ref()))
+                    Some((key, text_of(entry)?, entry.span()))
                 })
-                .collect::<Result<_, _>>()?,
-        ),
-        other => return Err(texts_only(value.span(), other)),
-    })
+                .collect(),
+        )),
+        DeValue::Float(_) | DeValue::Datetime(_) => {
+            text_of(value);
+            None
+        }
+    }
+}
+
+/// The entries of a table as they stand in the file; the parser has them by name.
+fn in_file_order<'t, 'a>(
+    table: &'t DeTable<'a>,
+) -> Vec<(&'t Spanned<Cow<'a, str>>, &'t Spanned<DeValue<'a>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// What a value is, in the words that settings use.
+fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "a truth value",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
 }

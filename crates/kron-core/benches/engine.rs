@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cases::{PATTERNS, Schedules};
 use criterion::{BenchmarkId, Criterion, Throughput};
-use kron_core::{ATTEMPTS_MAX, Forecaster, Host, Pattern, Placement, Seconds, TimingParser, Zone};
+use kron_core::{ATTEMPTS_MAX, Host, Load, Pattern, Placement, Seconds, TimingParser, Zone};
 use sha2::{Digest as _, Sha256};
 
 fn main() {
@@ -150,12 +150,8 @@ fn forecast(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("forecast");
     group.sample_size(10);
     group.bench_function("a year of 1000 daily jobs", |bencher| {
-        bencher.iter(|| {
-            let mut forecaster = Forecaster::new(cases::year());
-            for job in &jobs {
-                forecaster.add(job, None);
-            }
-            forecaster.finish()
-        });
+        let load: Vec<Load<'_>> =
+            jobs.iter().map(|timing| Load { timing, duration: None }).collect();
+        bencher.iter(|| kron_core::forecast(cases::year(), &load));
     });
 }

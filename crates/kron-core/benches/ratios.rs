@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use cases::{PATTERNS, PatternCase, Schedules};
 use kron_core::{
-    ATTEMPTS_MAX, Distribution, Forecaster, Host, Pattern, Schedule, Seconds, TimingParser, Zone,
+    ATTEMPTS_MAX, Distribution, Host, Load, Pattern, Schedule, Seconds, TimingParser, Zone,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -191,11 +191,9 @@ fn gaps(effort: &Effort) {
 fn forecast(effort: &Effort) {
     let jobs = cases::daily_jobs(effort.jobs);
     let forecast = cycle(vec![jobs], |jobs| {
-        let mut forecaster = Forecaster::new(cases::year());
-        for job in jobs {
-            forecaster.add(job, None);
-        }
-        forecaster.finish().chosen.total
+        let load: Vec<Load<'_>> =
+            jobs.iter().map(|timing| Load { timing, duration: None }).collect();
+        kron_core::forecast(cases::year(), &load).expect("a year of daily jobs").chosen.total
     });
     let few = Effort { rounds: effort.rounds.min(9), turns: 1, ..*effort };
     let times = measure(&few, &mut [forecast]);

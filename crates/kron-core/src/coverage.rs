@@ -3,6 +3,8 @@
 use crate::civil::DAY_SECONDS;
 use crate::decision::{ATTEMPTS_MAX, Placement};
 use crate::time::UtcSecond;
+use crate::timing::Timing;
+use crate::zone::HORIZON;
 
 /// What the constraints leave of one period's window.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +54,8 @@ impl Placement {
                 let offset = |t: i64| (t - start.unix()) as u64;
                 self.sampler().mass(offset(from), offset(to - 1))
             })
-            .sum::<f64>();
+            // Not `sum`, whose empty sum is −0.
+            .fold(0.0, |sum, mass| sum + mass);
         Some(Coverage {
             allowed: allowed
                 .into_iter()
@@ -82,7 +85,7 @@ impl Placement {
             let midnight = day * DAY_SECONDS - zone.offset;
             let until = (midnight + DAY_SECONDS).min(zone.end).min(end);
             if self.constraints().allow_day(day) {
-                for &(first, last) in &minutes {
+                for &(first, last) in minutes {
                     let from = (midnight + i64::from(first) * 60).max(t);
                     let to = (midnight + (i64::from(last) + 1) * 60).min(until);
                     if from >= to {
@@ -97,6 +100,55 @@ impl Placement {
             t = until;
         }
         stretches
+    }
+}
+
+impl Timing {
+    /// Whether any period has an allowed second: in the 40 years from 2026-01-01 or, where the
+    /// constraints name dates, on those. The schedule's own periods are not in question: one that
+    /// never fires is said to be able to.
+    #[must_use]
+    pub fn can_run(&self) -> bool {
+        const PERIODS_FIRST: usize = 16;
+        const STRETCHES_MAX: usize = 50_000;
+        let placement = self.placement();
+        let start = UtcSecond::clamped(HORIZON.start - 1);
+        if placement.constraints().is_empty() || self.schedule().next_after(start).is_none() {
+            return true;
+        }
+        let mut first = self.schedule().after(start).take(PERIODS_FIRST);
+        if first.any(|nominal| placement.coverage(nominal).is_some_and(|c| c.allowed_seconds > 0)) {
+            return true;
+        }
+        let horizon = match placement.constraints().only_dates() {
+            None => HORIZON,
+            // A day more on either side: dates are those of the zone.
+            Some((first, last)) => (first - 1) * DAY_SECONDS..(last + 2) * DAY_SECONDS,
+        };
+        let lead = placement.window().lead().get_signed();
+        let tail = placement.window().length().get_signed() - lead;
+        let mut looked_at = 0;
+        let mut from = horizon.start;
+        while from < horizon.end {
+            let to = (from + 366 * DAY_SECONDS).min(horizon.end);
+            for (first, end) in placement.allowed_stretches(from, to) {
+                // A window meets the stretch when its nominal time lies within reach of it.
+                let before = UtcSecond::clamped(first - tail - 1);
+                let next = self.schedule().next_after(before);
+                if next.is_some_and(|nominal| nominal.unix() <= end - 1 + lead) {
+                    return true;
+                }
+                looked_at += 1;
+                if looked_at == STRETCHES_MAX {
+                    return true;
+                }
+            }
+            from = to;
+            if from - horizon.start > 41 * 366 * DAY_SECONDS {
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -270,12 +270,18 @@ impl Placement {
         nominal: UtcSecond,
         observe: &mut impl FnMut(Draw),
     ) -> Result<Decision, Finding> {
-        let Some((window_start, window_end)) = self.window.bounds(nominal) else {
-            return Err(Finding::validation(
+        let outside = |what: &str| {
+            Finding::validation(
                 0..0,
-                format!("the window of {nominal} reaches outside years 0001 to 9999"),
-            ));
+                format!("the {what} of {nominal} lies outside years 0001 to 9999"),
+            )
         };
+        let Some((window_start, window_end)) = self.window.bounds(nominal) else {
+            return Err(outside("window"));
+        };
+        if !(1..=9999).contains(&self.zone.wall_at(nominal).date().year) {
+            return Err(outside("local date"));
+        }
         let period_key = self.seed_strategy.period_key(nominal, &self.zone);
         let seed_hash = SeedHash::of(&self.identity, &period_key, &self.salt);
         let allowed = |candidate: UtcSecond| {

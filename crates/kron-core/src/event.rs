@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::decision::{Decision, Placement};
 use crate::expression::TimingParser;
-use crate::finding::{Finding, excerpt};
+use crate::finding::{Finding, excerpt, foreign_message};
 use crate::record::{DecisionRecord, Request};
 
 /// Fields whose text is JSON in a `key=value` line.
@@ -68,7 +68,10 @@ impl DecisionEvent {
                 Ok(Value::Object(fields)) => fields,
                 Ok(_) => return Ok(None),
                 Err(_) if !line.contains("decision") => return Ok(None),
-                Err(error) => return Err(broken(&format!("not a JSON object: {error}"))),
+                Err(error) => {
+                    let error = foreign_message(&error.to_string());
+                    return Err(broken(&format!("not a JSON object: {error}")));
+                }
             }
         } else {
             if !line.split_whitespace().any(|word| word == "event=decision") {
@@ -129,7 +132,7 @@ impl DecisionEvent {
             fields.insert(name.to_owned(), value.clone());
         }
         serde_json::from_value(Value::Object(fields))
-            .map_err(|error| Finding::configuration(0..0, error.to_string()))
+            .map_err(|error| Finding::configuration(0..0, foreign_message(&error.to_string())))
     }
 
     /// The version of the zone database the decision was made with.
@@ -147,13 +150,14 @@ impl DecisionEvent {
         let (placement, nominal) = self.request()?.resolve(parser)?;
         let decision = placement.decide(nominal)?;
         let computed = serde_json::to_value(DecisionRecord::of(&placement, &decision))
-            .map_err(|error| Finding::configuration(0..0, error.to_string()))?;
+            .map_err(|error| Finding::configuration(0..0, foreign_message(&error.to_string())))?;
         let mut differences = Vec::new();
         for (field, computed) in computed.as_object().into_iter().flatten() {
             let recorded = self.fields.get(field);
             let absent_null =
                 recorded.is_none() && computed.is_null() && NULLABLE.contains(&field.as_str());
-            if field != "tzdb" && !absent_null && recorded != Some(computed) {
+            let same = recorded.is_some_and(|recorded| equal(recorded, computed));
+            if field != "tzdb" && !absent_null && !same {
                 differences.push(Difference {
                     field: field.clone(),
                     recorded: recorded.cloned(),
@@ -162,6 +166,21 @@ impl DecisionEvent {
             }
         }
         Ok(differences)
+    }
+}
+
+/// Whether two values are the same, numbers by value: whoever stored the log may have written `2`
+/// as `2.0`.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+        }
+        _ => a == b,
     }
 }
 
@@ -210,6 +229,7 @@ fn text_fields(line: &str) -> Result<Map<String, Value>, Finding> {
 fn typed(key: &str, text: String) -> Result<Value, Finding> {
     if STRUCTURED.contains(&key) || matches!(key, "attempts" | "unschedulable") {
         return serde_json::from_str(&text).map_err(|error| {
+            let error = foreign_message(&error.to_string());
             Finding::configuration(0..0, format!("the value of `{key}` is not JSON: {error}"))
         });
     }
@@ -266,6 +286,8 @@ mod tests {
             }
             let mut changed = event.clone();
             changed.fields.insert("tzdb".to_owned(), "1999a".into());
+            let attempts = changed.fields["attempts"].as_f64().unwrap();
+            changed.fields.insert("attempts".to_owned(), Value::from(attempts));
             assert_eq!(changed.replay(&mut parser).unwrap(), []);
             changed.fields.remove("seed_hash");
             assert_eq!(changed.replay(&mut parser).unwrap().len(), 1);

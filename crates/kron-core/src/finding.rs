@@ -165,10 +165,19 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// A short, printable excerpt of untrusted text for use inside a message.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
-    const EXCERPT_CHARS_MAX: usize = 40;
+    printable(text, 40)
+}
+
+/// Another parser's message, which may quote its input at any length, made printable and bounded.
+#[must_use]
+pub fn foreign_message(message: &str) -> String {
+    printable(message, 300)
+}
+
+fn printable(text: &str, chars_max: usize) -> String {
     let mut shown = String::new();
     for (count, character) in text.chars().enumerate() {
-        if count == EXCERPT_CHARS_MAX {
+        if count == chars_max {
             shown.push('…');
             break;
         }

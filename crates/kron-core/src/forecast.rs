@@ -1,6 +1,9 @@
 //! The load of many jobs over a stretch of time, exactly: every start of every period is decided
 //! and counted, beside the starts the same schedules would have without windows.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::duration::Seconds;
 use crate::finding::Finding;
 use crate::time::UtcSecond;
@@ -167,124 +170,170 @@ pub struct Forecast {
     pub unschedulable: u64,
 }
 
-/// A forecast in the making: add jobs, then finish.
-#[derive(Clone, Debug)]
-pub struct Forecaster {
-    horizon: Horizon,
-    chosen: Starts,
-    nominal: Starts,
-    runs: Vec<(i64, i64)>,
-    runs_nominal: Vec<(i64, i64)>,
-    jobs: usize,
-    jobs_with_duration: usize,
-    suspended: usize,
-    unschedulable: u64,
+/// One job of a forecast.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// When it runs.
+    pub timing: &'a Timing,
+    /// How long a run takes, if the job declares it.
+    pub duration: Option<Seconds>,
 }
 
-impl Forecaster {
-    /// An empty forecast.
-    #[must_use]
-    pub fn new(horizon: Horizon) -> Forecaster {
-        Forecaster {
-            horizon,
-            chosen: Starts::new(&horizon),
-            nominal: Starts::new(&horizon),
-            runs: Vec::new(),
-            runs_nominal: Vec::new(),
-            jobs: 0,
-            jobs_with_duration: 0,
-            suspended: 0,
-            unschedulable: 0,
+/// Starts a forecast may count.
+pub const STARTS_MAX: u64 = 200_000_000;
+
+/// The load of all `jobs` over `horizon`. Suspended jobs are only noted.
+///
+/// # Errors
+/// A validation error when there would be more than [`STARTS_MAX`] starts.
+pub fn forecast(horizon: Horizon, jobs: &[Load<'_>]) -> Result<Forecast, Finding> {
+    let running: Vec<&Load<'_>> = jobs.iter().filter(|job| !job.timing.policy.suspend).collect();
+    let with_duration = running.iter().filter(|job| job.duration.is_some()).count();
+    let mut forecast = Forecast {
+        horizon,
+        chosen: Starts::new(&horizon),
+        nominal: Starts::new(&horizon),
+        overlapping: None,
+        overlapping_nominal: None,
+        jobs: running.len(),
+        jobs_with_duration: with_duration,
+        suspended: jobs.len() - running.len(),
+        unschedulable: 0,
+    };
+    for job in &running {
+        count_starts(&mut forecast, job.timing)?;
+    }
+    if with_duration > 0 {
+        let lasting = || running.iter().filter_map(|job| Some((job.timing, job.duration?)));
+        forecast.overlapping = Some(overlapping(
+            &horizon,
+            lasting().map(|(timing, duration)| {
+                let from = horizon.from.saturating_add(-duration.get_signed() - 1);
+                (timing.due_after(from).filter_map(|decision| decision.chosen), duration)
+            }),
+        ));
+        forecast.overlapping_nominal = Some(overlapping(
+            &horizon,
+            lasting().map(|(timing, duration)| {
+                let from = horizon.from.saturating_add(-duration.get_signed() - 1);
+                (timing.schedule().after(from), duration)
+            }),
+        ));
+    }
+    Ok(forecast)
+}
+
+/// Adds one job's starts.
+fn count_starts(forecast: &mut Forecast, timing: &Timing) -> Result<(), Finding> {
+    let horizon = forecast.horizon;
+    let window = timing.placement().window().length().get_signed();
+    for decision in timing.periods_after(horizon.from.saturating_add(-window - 1)) {
+        if decision.window_start >= horizon.to && decision.nominal >= horizon.to {
+            break;
+        }
+        forecast.nominal.add(&horizon, decision.nominal);
+        match decision.chosen {
+            Some(chosen) => forecast.chosen.add(&horizon, chosen),
+            None if horizon.contains(decision.due()) => forecast.unschedulable += 1,
+            None => {}
+        }
+        if forecast.nominal.total.max(forecast.chosen.total) > STARTS_MAX {
+            return Err(Finding::validation(0..0, format!("more than {STARTS_MAX} starts"))
+                .help("make the range shorter"));
         }
     }
+    Ok(())
+}
 
-    /// Counts a job that takes `duration`, if it declares one. A suspended job is only noted.
-    pub fn add(&mut self, timing: &Timing, duration: Option<Seconds>) {
-        if timing.policy.suspend {
-            self.suspended += 1;
-            return;
-        }
-        self.jobs += 1;
-        self.jobs_with_duration += usize::from(duration.is_some());
-        let Horizon { from, to, .. } = self.horizon;
-        let lasting = duration.map_or(0, Seconds::get_signed);
-        let window = timing.placement().window().length().get_signed();
-        for decision in timing.periods_after(from.saturating_add(-window - lasting - 1)) {
-            if decision.window_start >= to && decision.nominal >= to {
-                break;
-            }
-            self.nominal.add(&self.horizon, decision.nominal);
-            match decision.chosen {
-                Some(chosen) => self.chosen.add(&self.horizon, chosen),
-                None if self.horizon.contains(decision.nominal) => self.unschedulable += 1,
-                None => {}
-            }
-            if duration.is_some() {
-                let note = |runs: &mut Vec<(i64, i64)>, start: UtcSecond| {
-                    let end = start.unix().saturating_add(lasting);
-                    if start < to && end > from.unix() {
-                        runs.push((start.unix(), end));
-                    }
-                };
-                note(&mut self.runs_nominal, decision.nominal);
-                if let Some(chosen) = decision.chosen {
-                    note(&mut self.runs, chosen);
+/// Seconds that are swept over at a time; what lies further ahead is not looked at yet, so that
+/// memory does not grow with the horizon.
+const SLICE_SECONDS: i64 = 86_400;
+
+/// Sweeps over the starts and ends of runs, slice by slice. A run is active from its start up to,
+/// not including, its end.
+fn overlapping<I: Iterator<Item = UtcSecond>>(
+    horizon: &Horizon,
+    jobs: impl Iterator<Item = (I, Seconds)>,
+) -> Overlapping {
+    let (from, to) = (horizon.from.unix(), horizon.to.unix());
+    let mut jobs: Vec<_> =
+        jobs.map(|(starts, length)| (starts.peekable(), length.get_signed())).collect();
+    let mut sweep = Sweep {
+        horizon,
+        most_per_bucket: vec![0; horizon.bucket_count() as usize],
+        active: 0,
+        ends: BinaryHeap::new(),
+        busy: 0,
+    };
+    let mut changes: Vec<(i64, i32)> = Vec::new();
+    let mut slice = from;
+    while slice < to {
+        let slice_end = (slice + SLICE_SECONDS).min(to);
+        changes.clear();
+        for (starts, length) in &mut jobs {
+            while let Some(start) = starts.next_if(|start| start.unix() < slice_end) {
+                let (start, end) = (start.unix().max(from), start.unix().saturating_add(*length));
+                if end <= from {
+                    continue;
+                }
+                sweep.busy += i128::from(end.min(to) - start);
+                changes.push((start, 1));
+                if end < slice_end {
+                    changes.push((end, -1));
+                } else if end < to {
+                    sweep.ends.push(Reverse(end));
                 }
             }
         }
-    }
-
-    /// The forecast of everything added.
-    #[must_use]
-    pub fn finish(self) -> Forecast {
-        let declared = self.jobs_with_duration > 0;
-        let horizon = self.horizon;
-        Forecast {
-            horizon,
-            chosen: self.chosen,
-            nominal: self.nominal,
-            overlapping: declared.then(|| overlapping(&horizon, self.runs)),
-            overlapping_nominal: declared.then(|| overlapping(&horizon, self.runs_nominal)),
-            jobs: self.jobs,
-            jobs_with_duration: self.jobs_with_duration,
-            suspended: self.suspended,
-            unschedulable: self.unschedulable,
+        while let Some(Reverse(end)) = sweep.ends.peek().copied().filter(|end| end.0 < slice_end) {
+            sweep.ends.pop();
+            changes.push((end, -1));
         }
+        changes.sort_unstable();
+        sweep.pass(slice, slice_end, &changes);
+        slice = slice_end;
+    }
+    Overlapping {
+        most_per_bucket: sweep.most_per_bucket,
+        mean: sweep.busy as f64 / (to - from) as f64,
     }
 }
 
-/// Sweeps over starts and ends in order. A run is active from its start up to, not including, its
-/// end.
-fn overlapping(horizon: &Horizon, runs: Vec<(i64, i64)>) -> Overlapping {
-    let (from, to) = (horizon.from.unix(), horizon.to.unix());
-    let mut busy: i128 = 0;
-    let mut changes: Vec<(i64, i32)> = Vec::with_capacity(runs.len() * 2);
-    for (start, end) in runs {
-        let (start, end) = (start.max(from), end.min(to));
-        busy += i128::from(end - start);
-        changes.push((start, 1));
-        changes.push((end, -1));
-    }
-    changes.sort_unstable();
-    let mut most_per_bucket = vec![0u32; horizon.bucket_count() as usize];
-    let bucket_of = |t: i64| ((t - from) as u64 / horizon.bucket.get()) as usize;
-    let mut active: u32 = 0;
-    let mut rest = changes.as_slice();
-    while let Some(&(t, _)) = rest.first() {
-        let same = rest.partition_point(|&(other, _)| other == t);
-        for &(_, change) in &rest[..same] {
-            active = active.saturating_add_signed(change);
-        }
-        rest = &rest[same..];
-        // This many are active up to the next change.
-        let until = rest.first().map_or(to, |&(next, _)| next);
-        if active > 0 && until > t {
-            for most in &mut most_per_bucket[bucket_of(t)..=bucket_of(until - 1)] {
-                *most = (*most).max(active);
+struct Sweep<'a> {
+    horizon: &'a Horizon,
+    most_per_bucket: Vec<u32>,
+    active: u32,
+    /// Ends of active runs in later slices.
+    ends: BinaryHeap<Reverse<i64>>,
+    busy: i128,
+}
+
+impl Sweep<'_> {
+    /// Goes over one slice, with its starts and ends in order.
+    fn pass(&mut self, slice: i64, slice_end: i64, mut changes: &[(i64, i32)]) {
+        let mut t = slice;
+        loop {
+            let same = changes.partition_point(|&(other, _)| other == t);
+            for &(_, change) in &changes[..same] {
+                self.active = self.active.saturating_add_signed(change);
             }
+            changes = &changes[same..];
+            // This many are active up to the next change.
+            let until = changes.first().map_or(slice_end, |&(next, _)| next);
+            if self.active > 0 {
+                let bucket = |t: i64| {
+                    ((t - self.horizon.from.unix()) as u64 / self.horizon.bucket.get()) as usize
+                };
+                for most in &mut self.most_per_bucket[bucket(t)..=bucket(until - 1)] {
+                    *most = (*most).max(self.active);
+                }
+            }
+            if changes.is_empty() {
+                return;
+            }
+            t = until;
         }
     }
-    Overlapping { most_per_bucket, mean: busy as f64 / (to - from) as f64 }
 }
 
 #[cfg(test)]
@@ -304,8 +353,8 @@ mod tests {
     fn starts_are_counted_in_the_bucket_of_their_chosen_time() {
         let mut parser = TimingParser::new();
         let day = horizon("2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z", 3_600);
-        let mut forecaster = Forecaster::new(day);
         let mut expected = vec![0; 24];
+        let mut timings = Vec::new();
         for index in 0..50 {
             let timing = parser
                 .parse("0 23 * * * @win(around,2h)", &format!("job-{index}"), Host::default())
@@ -315,11 +364,13 @@ mod tests {
                     expected[bucket] += 1;
                 }
             }
-            forecaster.add(&timing, None);
+            timings.push(timing);
         }
-        let suspended = "@hourly @policy(suspend=true)";
-        forecaster.add(&parser.parse(suspended, "off", Host::default()).unwrap(), None);
-        let forecast = forecaster.finish();
+        timings
+            .push(parser.parse("@hourly @policy(suspend=true)", "off", Host::default()).unwrap());
+        let jobs: Vec<Load<'_>> =
+            timings.iter().map(|timing| Load { timing, duration: None }).collect();
+        let forecast = forecast(day, &jobs).unwrap();
         assert_eq!(forecast.chosen.per_bucket, expected);
         assert_eq!(forecast.nominal.peak(), Some((23, 50)));
         assert_eq!(forecast.nominal.total, 50);
@@ -327,31 +378,65 @@ mod tests {
         assert_eq!(forecast.overlapping, None);
     }
 
+    fn most(horizon: &Horizon, runs: &[(i64, u64)]) -> Overlapping {
+        let start = horizon.from().unix();
+        overlapping(
+            horizon,
+            runs.iter().map(|&(at, length)| {
+                (std::iter::once(UtcSecond::from_unix(start + at).unwrap()), Seconds::new(length))
+            }),
+        )
+    }
+
     #[test]
     fn runs_overlap_while_both_are_active_and_not_at_their_ends() {
         let hour = horizon("2026-03-01T00:00:00Z", "2026-03-01T01:00:00Z", 600);
-        let start = hour.from().unix();
-        let check = |runs: &[(i64, i64)], expected: [u32; 6]| {
-            let runs = runs.iter().map(|&(a, b)| (start + a, start + b)).collect();
-            assert_eq!(overlapping(&hour, runs).most_per_bucket, expected);
+        let check = |runs: &[(i64, u64)], expected: [u32; 6]| {
+            assert_eq!(most(&hour, runs).most_per_bucket, expected);
         };
         check(&[], [0; 6]);
-        check(&[(0, 600), (600, 1200)], [1, 1, 0, 0, 0, 0]);
-        check(&[(0, 601), (600, 1200)], [1, 2, 0, 0, 0, 0]);
-        check(&[(-100, 4000)], [1; 6]);
-        check(&[(-100, 1800), (100, 200), (150, 160), (3599, 9999)], [3, 1, 1, 0, 0, 1]);
-        let two = overlapping(&hour, vec![(start, start + 1800), (start, start + 3600)]);
-        assert_eq!(two.mean, 1.5);
+        check(&[(0, 600), (600, 600)], [1, 1, 0, 0, 0, 0]);
+        check(&[(0, 601), (600, 600)], [1, 2, 0, 0, 0, 0]);
+        check(&[(-100, 4100)], [1; 6]);
+        check(&[(-100, 100), (-100, 101)], [1, 0, 0, 0, 0, 0]);
+        check(&[(-100, 1900), (100, 100), (150, 10), (3599, 6400)], [3, 1, 1, 0, 0, 1]);
+        assert_eq!(most(&hour, &[(0, 1800), (0, 3600)]).mean, 1.5);
+    }
+
+    #[test]
+    fn runs_over_many_slices_are_counted_as_a_dense_count_would() {
+        let days = horizon("2026-03-01T00:00:00Z", "2026-03-05T06:00:00Z", 7_777);
+        let mut state = 7u64;
+        let mut draw = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let runs: Vec<(i64, u64)> =
+            (0..400).map(|_| (draw(500_000) as i64 - 100_000, 1 + draw(150_000))).collect();
+        let seconds = days.to().since(days.from());
+        let mut active = vec![0u32; seconds as usize];
+        for &(at, length) in &runs {
+            for second in at.max(0)..(at + length as i64).min(seconds) {
+                active[second as usize] += 1;
+            }
+        }
+        let expected: Vec<u32> =
+            active.chunks(7_777).map(|bucket| *bucket.iter().max().unwrap()).collect();
+        let found = most(&days, &runs);
+        assert_eq!(found.most_per_bucket, expected);
+        let mean = active.iter().map(|&n| f64::from(n)).sum::<f64>() / seconds as f64;
+        assert!((found.mean - mean).abs() < 1e-9);
     }
 
     #[test]
     fn a_run_that_began_before_the_horizon_counts_while_it_lasts() {
         let mut parser = TimingParser::new();
         let timing = parser.parse("0 23 * * *", "long", Host::default()).unwrap();
-        let mut forecaster =
-            Forecaster::new(horizon("2026-03-01T00:00:00Z", "2026-03-01T04:00:00Z", 3_600));
-        forecaster.add(&timing, Some(Seconds::new(2 * 3_600 + 1)));
-        let forecast = forecaster.finish();
+        let hours = horizon("2026-03-01T00:00:00Z", "2026-03-01T04:00:00Z", 3_600);
+        let job = Load { timing: &timing, duration: Some(Seconds::new(2 * 3_600 + 1)) };
+        let forecast = forecast(hours, &[job]).unwrap();
         assert_eq!(forecast.chosen.total, 0);
         assert_eq!(forecast.overlapping.unwrap().most_per_bucket, [1, 1, 0, 0]);
     }

@@ -39,8 +39,9 @@
 //! | [`Placement`] | those four, with an identity: [`Placement::decide`] makes a [`Decision`] |
 //! | [`Policy`] | what the job allows when a period falls due |
 //! | [`Timing`] | schedule, placement and policy of one job |
+//! | [`Timing::backlog`] | which periods to judge now, and which were passed over |
 //! | [`judge`] | decision, policy, recorded past, active executions and time → [`Verdict`] |
-//! | [`Coverage`], [`Forecaster`], [`compare`](compare()) | what constraints leave, the load of many jobs, what an edit changes |
+//! | [`Coverage`], [`forecast`](forecast()), [`compare`](compare()) | what constraints leave, the load of many jobs, what an edit changes |
 //! | [`TimingParser`] | texts → timings, with every fault placed |
 //! | [`Request`], [`DecisionRecord`], [`DecisionEvent`] | both ends of a decision as data, and in a log |
 //!
@@ -84,7 +85,9 @@ pub use duration::Seconds;
 pub use event::{DecisionEvent, Difference};
 pub use expression::{Argument, Draft, Fields, Host, Modifier, TimingParser};
 pub use finding::{Category, Finding, Piece, Severity};
-pub use forecast::{BUCKETS_MAX, Forecast, Forecaster, Horizon, Overlapping, Starts};
+pub use forecast::{
+    BUCKETS_MAX, Forecast, Horizon, Load, Overlapping, STARTS_MAX, Starts, forecast,
+};
 pub use policy::{Concurrency, Policy};
 pub use record::{
     AppliedRecord, ClausesRecord, ConstraintsRecord, DecisionRecord, DistributionRecord,
@@ -93,7 +96,7 @@ pub use record::{
 pub use schedule::{Dst, Gap, Nominals, Overlap, Schedule, ShortestGap, Treatment};
 pub use seed::{PeriodKey, SeedHash, SeedStrategy};
 pub use time::UtcSecond;
-pub use timing::{Periods, Timing};
+pub use timing::{Backlog, PeriodStretch, Periods, Timing};
 pub use trigger::{Active, Outcome, Past, Reason, Verdict, judge};
 pub use window::{Window, WindowMode};
 pub use zone::{Wall, Zone, tzdb_version, zone_names};

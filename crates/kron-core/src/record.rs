@@ -6,15 +6,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::constraint::{ConstraintParser, Constraints, Side};
 use crate::decision::{Decision, Placement, UNSCHEDULABLE_REASON};
 use crate::distribution::Parameter;
 use crate::duration::Seconds;
 use crate::expression::{Argument, TimingParser, distribution_of, word};
-use crate::finding::{Finding, Piece};
+use crate::finding::{Finding, Piece, excerpt};
 use crate::seed::SeedStrategy;
 use crate::time::UtcSecond;
 use crate::window::{Window, WindowMode};
@@ -35,12 +39,14 @@ pub struct Request {
     /// The window's length; `0s` by default.
     pub window_duration: Option<String>,
     /// The distribution; uniform by default.
+    #[serde(deserialize_with = "object")]
     pub distribution: Option<DistributionRecord>,
     /// `stable` (the default), `daily`, `weekly` or `fixed`.
     pub seed_strategy: Option<String>,
     /// The salt, taken literally; empty by default.
     pub salt: Option<String>,
     /// The constraints; none by default.
+    #[serde(deserialize_with = "object")]
     pub constraints: Option<ConstraintsRecord>,
 }
 
@@ -51,7 +57,7 @@ pub struct DistributionRecord {
     /// The name.
     pub name: String,
     /// The parameters; absent ones have defaults.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "parameters")]
     pub params: Option<BTreeMap<String, ParameterRecord>>,
 }
 
@@ -87,6 +93,62 @@ pub enum ClausesRecord {
     Text(String),
     /// A list of clauses.
     List(Vec<String>),
+}
+
+/// Reads an object or null. Without this, serde would take a list as the fields in their order.
+fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Object<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    deserializer.deserialize_any(Object(PhantomData))
+}
+
+/// Reads parameters, each once.
+fn parameters<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, ParameterRecord>>, D::Error> {
+    struct Parameters;
+    impl<'de> Visitor<'de> for Parameters {
+        type Value = Option<BTreeMap<String, ParameterRecord>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of parameters")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut parameters = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<String, ParameterRecord>()? {
+                if parameters.contains_key(&name) {
+                    let message = format!("the parameter `{}` is given twice", excerpt(&name));
+                    return Err(serde::de::Error::custom(message));
+                }
+                parameters.insert(name, value);
+            }
+            Ok(Some(parameters))
+        }
+    }
+    deserializer.deserialize_any(Parameters)
 }
 
 impl Request {
@@ -298,6 +360,44 @@ impl DecisionRecord {
                 avoid: placement.constraints().clauses(Side::Avoid),
             },
             tzdb: tzdb_version().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_objects_all_the_way_down_and_say_things_once() {
+        let read = |part: &str| {
+            let text =
+                format!("{{\"identity\":\"a\",\"nominal_time\":\"2026-03-01T00:00:00Z\",{part}}}");
+            serde_json::from_str::<Request>(&text)
+        };
+        for good in [
+            r#""distribution":null,"constraints":null,"salt":null"#,
+            r#""distribution":{"name":"uniform","params":null}"#,
+            r#""distribution":{"name":"skewEarly","params":{"shape":"2.5"}}"#,
+            r#""constraints":{"only":[],"avoid":"hours=1;dow=MON"}"#,
+        ] {
+            let request = read(good).expect(good);
+            request.resolve(&mut TimingParser::new()).expect(good);
+        }
+        for bad in [
+            r#""distribution":["skewEarly"]"#,
+            r#""distribution":"uniform""#,
+            r#""distribution":{"params":{}}"#,
+            r#""distribution":{"name":"skewEarly","params":[["shape",2]]}"#,
+            r#""distribution":{"name":"skewEarly","params":{"shape":2,"shape":3}}"#,
+            r#""distribution":{"name":"uniform","name":"normal"}"#,
+            r#""constraints":["hours=0"]"#,
+            r#""constraints":{"only":5}"#,
+            r#""constraints":{"never":"hours=1"}"#,
+            r#""window_duration":60"#,
+            r#""salt":"a","salt":"b""#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
         }
     }
 }

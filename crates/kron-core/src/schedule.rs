@@ -9,7 +9,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::civil::DAY_SECONDS;
+use crate::civil::{DAY_SECONDS, Date};
 use crate::cron::{Cursor, Pattern};
 use crate::duration::Seconds;
 use crate::time::UtcSecond;
@@ -206,6 +206,16 @@ impl Schedule {
         self.dst
     }
 
+    /// The overlap policy with [`Overlap::Auto`] resolved.
+    #[must_use]
+    pub fn resolved_overlap(&self) -> Overlap {
+        match self.repeats {
+            Repeats::First => Overlap::First,
+            Repeats::Last => Overlap::Last,
+            Repeats::Both => Overlap::Both,
+        }
+    }
+
     /// The smallest nominal time after `t`.
     #[must_use]
     pub fn next_after(&self, t: UtcSecond) -> Option<UtcSecond> {
@@ -339,8 +349,9 @@ impl Schedule {
     }
 
     /// The shortest distance between two neighbouring nominal times in the 40 years from
-    /// 2026-01-01, after daylight saving; `None` when there are fewer than two. It never depends
-    /// on the present, so a definition that is valid today stays valid.
+    /// 2026-01-01 and in all years that a year field names, after daylight saving; `None` when
+    /// there are fewer than two. It never depends on the present, so a definition that is valid
+    /// today stays valid.
     #[must_use]
     pub fn shortest_gap(&self) -> Option<ShortestGap> {
         let mut shortest: Option<ShortestGap> = None;
@@ -360,8 +371,9 @@ impl Schedule {
         // one nominal time after the other.
         let mut in_day_seen = false;
         let mut previous: Option<i64> = None;
-        let mut walk = self.after(UtcSecond::clamped(HORIZON.start - 1));
-        while let Some(next) = walk.next().map(UtcSecond::unix).filter(|t| HORIZON.contains(t)) {
+        let horizon = self.horizon();
+        let mut walk = self.after(UtcSecond::clamped(horizon.start - 1));
+        while let Some(next) = walk.next().map(UtcSecond::unix).filter(|t| horizon.contains(t)) {
             if previous.is_some_and(|previous| consider(previous, next)) {
                 break;
             }
@@ -374,7 +386,7 @@ impl Schedule {
             let day_start = wall - wall.rem_euclid(DAY_SECONDS) - stretch.offset;
             let untouched = day_start >= stretch.start.saturating_add(stretch.shift_before())
                 && day_start + DAY_SECONDS <= stretch.end - stretch.fold_after()
-                && day_start + DAY_SECONDS <= HORIZON.end;
+                && day_start + DAY_SECONDS <= horizon.end;
             if !untouched || next != day_start + first_second {
                 continue;
             }
@@ -389,6 +401,19 @@ impl Schedule {
             walk.pass_day(day_start + last_second);
         }
         shortest
+    }
+
+    /// The time that shortest gaps are looked for in.
+    fn horizon(&self) -> Range<i64> {
+        match self.pattern.year_span() {
+            None => HORIZON,
+            Some((first, last)) => {
+                let new_year = |year| Date { year, month: 1, day: 1 }.to_days() * DAY_SECONDS;
+                // A day more on either side: years are those of the zone.
+                (new_year(first) - DAY_SECONDS).min(HORIZON.start)
+                    ..(new_year(last + 1) + DAY_SECONDS).max(HORIZON.end)
+            }
+        }
     }
 
     /// The first two nominal times from `first` on that are `gap` apart.
@@ -420,6 +445,10 @@ impl Schedule {
     /// Whether the pattern's own arithmetic is enough to know that neighbours are at least
     /// `length` apart. `false` means that [`Schedule::shortest_gap`] must be asked.
     pub(crate) fn surely_fits(&self, length: Seconds) -> bool {
+        if self.pattern.year_span().is_some() && length != Seconds::ZERO {
+            // The bounds on changes of offset that are used below hold for the common horizon.
+            return false;
+        }
         let (first, last) = self.pattern.first_and_last_second_of_day();
         let across_days = DAY_SECONDS - (last - first);
         let on_the_wall =

@@ -121,6 +121,13 @@ impl serde::Serialize for UtcSecond {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for UtcSecond {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        UtcSecond::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
 fn parse(piece: Piece<'_>) -> Result<UtcSecond, Finding> {
     let malformed = || {
         Finding::configuration(piece.span(), format!("`{}` is not a timestamp", piece.shown()))

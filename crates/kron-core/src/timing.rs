@@ -6,11 +6,14 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::constraint::Side;
 use crate::decision::{Decision, Placement};
+use crate::duration::Seconds;
 use crate::finding::Finding;
 use crate::policy::Policy;
 use crate::schedule::{Nominals, Schedule, ShortestGap};
 use crate::time::UtcSecond;
+use crate::trigger::Past;
 
 /// A schedule, a placement and a policy that go together.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,21 +103,115 @@ impl Timing {
         let lead = self.placement.window().lead().get_signed();
         let mut nominal = self.schedule.prev_at_or_before(t.saturating_add(lead))?;
         loop {
-            let decision = self.placement.decide(nominal).ok()?;
-            if decision.due() <= t {
+            // A window that reaches past the year 9999 belongs to no period anybody can run.
+            if let Ok(decision) = self.placement.decide(nominal)
+                && decision.due() <= t
+            {
                 return Some(decision);
             }
             nominal = self.schedule.prev_at_or_before(nominal.checked_add(-1)?)?;
         }
     }
 
+    /// What is to be done about this job at `now`: the periods to judge, and those that were
+    /// passed over and are missed.
+    #[must_use]
+    pub fn backlog(&self, past: &Past, now: UtcSecond) -> Backlog {
+        let Some(current) = self.current_at(now) else { return Backlog::default() };
+        let unhandled = |decision: &Decision| {
+            past.last_handled.is_none_or(|handled| decision.nominal > handled)
+        };
+        // Neighbouring windows may touch, so more than one period can choose the same second.
+        let mut due = vec![current];
+        let before = |decision: &Decision| {
+            let nominal = self.schedule.prev_at_or_before(decision.nominal.checked_add(-1)?)?;
+            self.placement.decide(nominal).ok()
+        };
+        while let Some(earlier) = before(&due[0]).filter(|earlier| earlier.due() == current.due()) {
+            due.insert(0, earlier);
+        }
+        let floor =
+            [past.created_at, past.resumed_at, past.effective_from].into_iter().max().flatten();
+        let first = match (past.last_handled, floor) {
+            (None, None) => None,
+            (handled, floor) => {
+                let handled = handled.unwrap_or(UtcSecond::MIN);
+                let floor = floor.unwrap_or(UtcSecond::MIN);
+                // Whatever fell due after the floor has its nominal time after this.
+                let from = floor.saturating_add(-self.placement.window().length().get_signed());
+                self.periods_after(handled.max(from.saturating_add(-1)))
+                    .find(|decision| decision.due() > floor)
+                    .filter(|decision| decision.nominal < due[0].nominal)
+            }
+        };
+        let superseded = first.map(|first| {
+            let mut stretch = PeriodStretch { first: first.nominal, last: first.nominal, count: 1 };
+            for nominal in self.schedule.after(first.nominal).take_while(|n| *n < due[0].nominal) {
+                stretch.last = nominal;
+                stretch.count += 1;
+            }
+            stretch
+        });
+        due.retain(unhandled);
+        Backlog { superseded, due }
+    }
+
     /// A hash of everything that decides: schedule, zone, daylight saving, window, distribution,
-    /// seed and constraints, but not policy. Two definitions with the same hash decide alike.
+    /// seed and constraints, but not policy. Definitions with the same hash decide alike, and
+    /// defaults count the same whether they are written or not.
+    ///
+    /// It is recorded, so what goes into it is frozen by a test.
     #[must_use]
     pub fn decision_hash(&self) -> String {
-        let text = format!("{}\n{}", self.placement.identity(), self.deciding_expression());
+        let placement = &self.placement;
+        let mut parts = vec![
+            placement.identity().to_owned(),
+            self.schedule.pattern().to_string(),
+            placement.zone().name().to_owned(),
+            self.schedule.dst().gap.as_str().to_owned(),
+            self.schedule.resolved_overlap().as_str().to_owned(),
+        ];
+        let window = placement.window();
+        // Without a window nothing is drawn, and how it would be does not matter.
+        if window.length() != Seconds::ZERO {
+            parts.push(format!("{} {}", window.mode(), window.length().get()));
+            parts.push(placement.distribution().name().to_owned());
+            for (name, value) in placement.distribution().parameters(window) {
+                parts.push(format!("{name}={value}"));
+            }
+            parts.push(placement.seed_strategy().as_str().to_owned());
+            parts.push(placement.salt().to_owned());
+        }
+        for side in [Side::Only, Side::Avoid] {
+            for clause in placement.constraints().clauses(side) {
+                parts.push(format!("{} {clause}", side.as_str()));
+            }
+        }
+        let text = parts.join("\n");
         Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// What [`Timing::backlog`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Unhandled periods that a later one has overtaken. They are missed, reason
+    /// [`crate::Reason::Superseded`], and recorded as one stretch before anything that is due.
+    pub superseded: Option<PeriodStretch>,
+    /// The current period, if it is unhandled, after any that share its chosen second: judge each,
+    /// in this order.
+    pub due: Vec<Decision>,
+}
+
+/// A run of neighbouring periods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodStretch {
+    /// The nominal time of the first.
+    pub first: UtcSecond,
+    /// The nominal time of the last.
+    pub last: UtcSecond,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// Decisions in period order; made by [`Timing::periods_after`]. Ends where years end.
@@ -128,6 +225,7 @@ impl Iterator for Periods<'_> {
     type Item = Decision;
 
     fn next(&mut self) -> Option<Decision> {
-        self.placement.decide(self.nominals.next()?).ok()
+        // A window that reaches outside years 1 to 9999 belongs to no period anybody can run.
+        self.nominals.by_ref().find_map(|nominal| self.placement.decide(nominal).ok())
     }
 }

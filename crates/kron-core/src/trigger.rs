@@ -13,6 +13,7 @@ use std::fmt;
 
 use crate::decision::{Decision, UNSCHEDULABLE_REASON};
 use crate::duration::Seconds;
+use crate::finding::{Finding, excerpt};
 use crate::policy::{Concurrency, Policy};
 use crate::time::UtcSecond;
 
@@ -27,6 +28,9 @@ pub struct Past {
     pub effective_from: Option<UtcSecond>,
     /// When a suspension was last lifted; a period due at or before it has no outcome.
     pub resumed_at: Option<UtcSecond>,
+    /// The period whose replacement of an active execution has begun. Its deadline was judged
+    /// then, and is not judged again.
+    pub replacing: Option<UtcSecond>,
 }
 
 /// An execution that has started and not ended.
@@ -64,6 +68,17 @@ impl Outcome {
     }
 }
 
+impl std::str::FromStr for Outcome {
+    type Err = Finding;
+
+    fn from_str(text: &str) -> Result<Outcome, Finding> {
+        let all = [Outcome::Executed, Outcome::Skipped, Outcome::Missed, Outcome::Unschedulable];
+        all.into_iter().find(|outcome| outcome.as_str() == text).ok_or_else(|| {
+            Finding::configuration(0..text.len(), format!("unknown outcome `{}`", excerpt(text)))
+        })
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -97,7 +112,7 @@ pub enum Verdict {
     },
 }
 
-/// Why a period does not run.
+/// Why a period does not run. The last three are an adapter's to give; [`judge`] gives the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It, or a later one, already has an outcome.
@@ -129,21 +144,32 @@ pub enum Reason {
     StartStalled,
 }
 
+impl Reason {
+    /// The fixed words that are recorded.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::AlreadyHandled => "already handled",
+            Reason::AlreadyStarted => "already started",
+            Reason::Suspended => "suspended",
+            Reason::DueWhileSuspended => "fell due while suspended",
+            Reason::DueBeforeCreation => "fell due before the job was created",
+            Reason::DefinitionChanged => "definition changed",
+            Reason::NoCandidate => UNSCHEDULABLE_REASON,
+            Reason::DeadlineExceeded { .. } => "deadline exceeded",
+            Reason::ExecutionActive => "an execution is active",
+            Reason::Superseded => "superseded",
+            Reason::StateLost => "state lost",
+            Reason::StartStalled => "start stalled",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::AlreadyHandled => f.write_str("already handled"),
-            Reason::AlreadyStarted => f.write_str("already started"),
-            Reason::Suspended => f.write_str("suspended"),
-            Reason::DueWhileSuspended => f.write_str("fell due while suspended"),
-            Reason::DueBeforeCreation => f.write_str("fell due before the job was created"),
-            Reason::DefinitionChanged => f.write_str("definition changed"),
-            Reason::NoCandidate => f.write_str(UNSCHEDULABLE_REASON),
-            Reason::DeadlineExceeded { late } => write!(f, "deadline exceeded, {late} late"),
-            Reason::ExecutionActive => f.write_str("an execution is active"),
-            Reason::Superseded => f.write_str("superseded"),
-            Reason::StateLost => f.write_str("state lost"),
-            Reason::StartStalled => f.write_str("start stalled"),
+            Reason::DeadlineExceeded { late } => write!(f, "{}, {late} late", self.as_str()),
+            _ => f.write_str(self.as_str()),
         }
     }
 }
@@ -194,7 +220,7 @@ pub fn judge(
         return Verdict::Record { outcome: Outcome::Unschedulable, reason: Reason::NoCandidate };
     };
     let late = Seconds::new(now.since(chosen).unsigned_abs());
-    if late > policy.deadline {
+    if late > policy.deadline && past.replacing != Some(decision.nominal) {
         return Verdict::Record {
             outcome: Outcome::Missed,
             reason: Reason::DeadlineExceeded { late },

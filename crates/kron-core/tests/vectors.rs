@@ -121,3 +121,45 @@ fn every_frozen_nominal_time_is_found_from_both_sides() {
     }
     assert_eq!(count, 108);
 }
+
+/// The hash is recorded with every job, and a change of it means that every job was edited. The
+/// expected values are SHA-256 of the parts that decide, one a line, worked out apart from the
+/// engine.
+#[test]
+fn decision_hashes_are_the_ones_that_were_frozen() {
+    let check = |identity: &str, expression: &str, frozen: &str| {
+        let timing = TimingParser::new().parse(expression, identity, Host::default()).unwrap();
+        assert_eq!(timing.decision_hash(), frozen, "{expression}");
+    };
+    check("job", "0 3 * * *", "62855226e1906ae8dd4660af6cf82c4c6d4bcf55a0a7005987e9570a4bd0d5c5");
+    check(
+        "job",
+        "0 3 * * * @dst(overlap=first)",
+        "62855226e1906ae8dd4660af6cf82c4c6d4bcf55a0a7005987e9570a4bd0d5c5",
+    );
+    check(
+        "job",
+        "0 3 * * * @win(before,0s) @dist(skewEarly) @seed(fixed,salt=x)",
+        "62855226e1906ae8dd4660af6cf82c4c6d4bcf55a0a7005987e9570a4bd0d5c5",
+    );
+    check(
+        "job",
+        "*/5 * * * * @policy(deadline=5m)",
+        "0eaccf2e74166673d67c47b28f08e7f16d90720b5f6544c8ecdb41ee64255860",
+    );
+    check(
+        "prod/db",
+        "0 3 * * 1-5 @tz(Europe/Paris) @win(around,90m) @dist(normal) @seed(weekly,salt=\"a b\")",
+        "d694dcf4711a1a18cb1a5e5d189f183e097e968514af617a4b20c3a5a95f93d6",
+    );
+    check(
+        "prod/db",
+        "0 3 * * 1-5 @tz(Europe/Paris) @win(around,90m) @dist(normal,mu=nominal,sigma=15m) @seed(weekly,salt=\"a b\")",
+        "d694dcf4711a1a18cb1a5e5d189f183e097e968514af617a4b20c3a5a95f93d6",
+    );
+    check(
+        "job",
+        "0 3 * * * @win(after,1h) @dist(exponential,dir=late) @only(hours=3;dow=MON) @avoid(date=2026-12-25) @dst(gap=skip,overlap=last)",
+        "dea9369e870690af4a282e3f6133c0ebb75b2822adcfc8af01e56175f493c483",
+    );
+}

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use kron_core::finding::foreign_message;
 use kron_core::{Category, DecisionEvent, DecisionRecord, Finding, Request, TimingParser};
 use serde::Serialize;
 
@@ -55,23 +56,20 @@ fn answer(line: &[u8], format: DecideFormat, parser: &mut TimingParser) -> Resul
     let text = std::str::from_utf8(line).map_err(|error| {
         malformed(format!("not UTF-8: invalid byte {}", error.valid_up_to() + 1))
     })?;
-    let request: Request = serde_json::from_str(text)
-        .map_err(|error| malformed(format!("not a request: {}", excerpt_of_error(&error))))?;
+    // A list would be taken for the fields in their order.
+    if !text.trim_start().starts_with('{') {
+        return Err(malformed("not a request: expected a JSON object".to_owned()));
+    }
+    let request: Request = serde_json::from_str(text).map_err(|error| {
+        // A request is one line, so its number says nothing.
+        let error = error.to_string().replace(" at line 1 column ", " at column ");
+        malformed(format!("not a request: {}", foreign_message(&error)))
+    })?;
     let (placement, nominal) = request.resolve(parser)?;
     let decision = placement.decide(nominal)?;
     match format {
         DecideFormat::Log => Ok(DecisionEvent::of(&placement, &decision).to_text()),
         DecideFormat::Json => serde_json::to_string(&DecisionRecord::of(&placement, &decision))
             .map_err(|error| Finding::error(Category::System, 0..0, error.to_string())),
-    }
-}
-
-/// The parser's message, which may quote the input, at a bounded length.
-fn excerpt_of_error(error: &serde_json::Error) -> String {
-    const MESSAGE_CHARS_MAX: usize = 300;
-    let message = error.to_string();
-    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
-        None => message,
-        Some((end, _)) => format!("{}…", &message[..end]),
     }
 }

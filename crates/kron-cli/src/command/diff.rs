@@ -1,10 +1,11 @@
 //! `kron diff`: what an edit changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
+use std::ops::Range;
 
 use kron_config::Job;
-use kron_core::{Change, Compared, Forecast, Seconds, UtcSecond, compare};
+use kron_core::{Change, Compared, Forecast, Policy, Seconds, UtcSecond, compare};
 use serde::Serialize;
 
 use crate::args::{DiffArgs, OutputFormat};
@@ -15,8 +16,8 @@ use crate::text::{count, signed};
 
 /// Changed periods of one job that are shown without `--all`.
 const SHOWN_MAX: usize = 3;
-/// Changed periods of one job that are kept for `--all` and JSON.
-const KEPT_MAX: usize = 100_000;
+/// Changed periods that are listed with `--all` and in JSON, of all jobs together.
+const LISTED_MAX: usize = 100_000;
 
 /// What changes for one job.
 struct JobChange<'a> {
@@ -30,6 +31,9 @@ struct JobChange<'a> {
     became_schedulable: u64,
     /// The sum of all movements, in seconds.
     moved_seconds: i128,
+    /// What the edit does to the policy, if anything.
+    policy: Option<String>,
+    /// The first changed periods, and how many more there are.
     periods: Vec<Change>,
     left_out: u64,
 }
@@ -39,7 +43,7 @@ enum Presence {
     Added,
     Removed,
     Edited,
-    /// Only settings that do not decide when it runs.
+    /// Nothing that is about time differs.
     Same,
 }
 
@@ -48,20 +52,24 @@ pub(crate) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Exit, Failure>
     let old = jobs::load_usable(std::slice::from_ref(&args.old), &args.read)?;
     let new = jobs::load_usable(std::slice::from_ref(&args.new), &args.read)?;
     let identities: BTreeSet<&str> = old.jobs.iter().chain(&new.jobs).map(Job::identity).collect();
-    let by_identity = |jobs: &'_ [Job]| -> std::collections::HashMap<String, usize> {
+    let by_identity = |jobs: &'_ [Job]| -> HashMap<String, usize> {
         (0..).zip(jobs).map(|(index, job)| (job.identity().to_owned(), index)).collect()
     };
     let (old_index, new_index) = (by_identity(&old.jobs), by_identity(&new.jobs));
+    let each = if args.all || args.format == OutputFormat::Json { LISTED_MAX } else { SHOWN_MAX };
+    let mut listed = 0;
     let mut changes = Vec::new();
     for identity in identities {
         let old_job = old_index.get(identity).map(|&index| &old.jobs[index]);
         let new_job = new_index.get(identity).map(|&index| &new.jobs[index]);
-        let change = job_change(identity, old_job, new_job, horizon.from(), horizon.to());
-        if change.presence != Presence::Same || !change.periods.is_empty() {
+        let room = each.min(LISTED_MAX - listed);
+        let change = job_change(identity, old_job, new_job, horizon.from()..horizon.to(), room);
+        listed += change.periods.len();
+        if change.presence != Presence::Same {
             changes.push(change);
         }
     }
-    let (before, after) = (forecast(&old, horizon), forecast(&new, horizon));
+    let (before, after) = (forecast(&old, horizon)?, forecast(&new, horizon)?);
     let peak = after.chosen.peak().map_or(0, |(_, starts)| starts);
     match args.format {
         OutputFormat::Text => write_text(args, out, &changes, &before, &after)?,
@@ -71,7 +79,7 @@ pub(crate) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Exit, Failure>
         }
     }
     let too_high = args.max_peak.is_some_and(|most| peak > most);
-    let refused = too_high || (args.exit_code && !changes.is_empty());
+    let refused = too_high || (args.exit_code && changes.iter().any(JobChange::matters));
     Ok(if refused { Exit::No } else { Exit::Ok })
 }
 
@@ -79,8 +87,8 @@ fn job_change<'a>(
     identity: &'a str,
     old: Option<&Job>,
     new: Option<&Job>,
-    from: UtcSecond,
-    to: UtcSecond,
+    due: Range<UtcSecond>,
+    room: usize,
 ) -> JobChange<'a> {
     let presence = match (old, new) {
         (None, _) => Presence::Added,
@@ -98,13 +106,18 @@ fn job_change<'a>(
         became_unschedulable: 0,
         became_schedulable: 0,
         moved_seconds: 0,
+        policy: old
+            .zip(new)
+            .and_then(|(old, new)| policy_change(&old.timing.policy, &new.timing.policy)),
         periods: Vec::new(),
         left_out: 0,
     };
     if presence == Presence::Same {
         return change;
     }
-    for compared in compare(old.map(|job| &job.timing), new.map(|job| &job.timing), from, to) {
+    for compared in
+        compare(old.map(|job| &job.timing), new.map(|job| &job.timing), due.start, due.end)
+    {
         let period = match compared {
             Compared::Same(_) => {
                 change.unchanged += 1;
@@ -122,7 +135,7 @@ fn job_change<'a>(
             Change::BecameUnschedulable { .. } => change.became_unschedulable += 1,
             Change::BecameSchedulable { .. } => change.became_schedulable += 1,
         }
-        if change.periods.len() < KEPT_MAX {
+        if change.periods.len() < room {
             change.periods.push(period);
         } else {
             change.left_out += 1;
@@ -131,7 +144,27 @@ fn job_change<'a>(
     change
 }
 
+/// What differs between two policies.
+fn policy_change(old: &Policy, new: &Policy) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut add = |name: &str, old: String, new: String| {
+        if old != new {
+            parts.push(format!("{name} {old} → {new}"));
+        }
+    };
+    add("concurrency", old.concurrency.to_string(), new.concurrency.to_string());
+    add("deadline", old.deadline.to_string(), new.deadline.to_string());
+    add("suspend", old.suspend.to_string(), new.suspend.to_string());
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 impl JobChange<'_> {
+    /// Whether the job itself or any of its periods comes, goes or moves.
+    fn matters(&self) -> bool {
+        let periods = self.periods.len() as u64 + self.left_out;
+        periods > 0 || matches!(self.presence, Presence::Added | Presence::Removed)
+    }
+
     fn summary(&self) -> String {
         let mut parts = Vec::new();
         let mut add = |number: u64, verb: &str| {
@@ -157,6 +190,7 @@ impl JobChange<'_> {
         if parts.is_empty() {
             parts.push("no period in this time".to_owned());
         }
+        parts.extend(self.policy.clone());
         parts.join("; ")
     }
 }
@@ -199,17 +233,17 @@ fn write_text(
             Presence::Edited | Presence::Same => '~',
         };
         writeln!(out, "{mark} {}: {}", change.identity, change.summary())?;
-        let shown =
-            if args.all { change.periods.len() } else { SHOWN_MAX.min(change.periods.len()) };
-        for period in &change.periods[..shown] {
+        for period in &change.periods {
             writeln!(out, "    {}", change_line(period))?;
         }
-        let hidden = change.periods.len() - shown;
-        if hidden > 0 {
-            writeln!(out, "    … {hidden} more; --all shows them")?;
-        }
         if change.left_out > 0 {
-            writeln!(out, "    … {} more than can be listed", change.left_out)?;
+            let hint = if args.all { "than can be listed" } else { "; --all shows them" };
+            writeln!(
+                out,
+                "    … {} more{}{hint}",
+                change.left_out,
+                if args.all { " " } else { "" }
+            )?;
         }
     }
     let peak = |forecast: &Forecast| match forecast.chosen.peak() {
@@ -247,6 +281,7 @@ struct JobRecord<'a> {
     vanished: u64,
     became_unschedulable: u64,
     became_schedulable: u64,
+    policy: Option<&'a str>,
     periods: Vec<PeriodRecord>,
     periods_left_out: u64,
 }
@@ -261,7 +296,7 @@ struct PeriodRecord {
 
 fn record<'a>(
     args: &DiffArgs,
-    changes: &[JobChange<'a>],
+    changes: &'a [JobChange<'_>],
     before: &Forecast,
     after: &Forecast,
 ) -> DiffRecord<'a> {
@@ -299,6 +334,7 @@ fn record<'a>(
                 vanished: change.vanished,
                 became_unschedulable: change.became_unschedulable,
                 became_schedulable: change.became_schedulable,
+                policy: change.policy.as_deref(),
                 periods: change.periods.iter().map(period).collect(),
                 periods_left_out: change.left_out,
             })

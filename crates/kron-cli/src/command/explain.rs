@@ -4,8 +4,8 @@ use std::io::Write;
 
 use kron_config::Job;
 use kron_core::{
-    Attempt, Coverage, Decision, DecisionRecord, Request, Seconds, Side, Timing, Treatment,
-    UtcSecond, tzdb_version,
+    Attempt, Coverage, Decision, DecisionRecord, Dst, Gap, Request, Schedule, Seconds, Side,
+    Timing, Treatment, UtcSecond, tzdb_version,
 };
 use serde::Serialize;
 
@@ -13,13 +13,15 @@ use crate::args::{ExplainArgs, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
 use crate::plot;
-use crate::text::{count, signed, weekday, write_table};
+use crate::text::{clock_face, count, signed, weekday, write_table};
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let (timing, job) = jobs::select(&args.job)?;
     let at = jobs::time("--at", args.at.as_deref())?;
     let Some(nominal) = period_at(&timing, at) else {
-        writeln!(out, "nothing: this schedule has no period at or after {at}")?;
+        if args.format == OutputFormat::Text {
+            writeln!(out, "nothing: this schedule has no period at or after {at}")?;
+        }
         return Ok(Exit::No);
     };
     let placement = timing.placement();
@@ -30,7 +32,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Exit, Failu
         window_seconds: 1,
         acceptance: 0.0,
     });
-    let story = Story { timing: &timing, job: job.as_ref(), decision, attempts, coverage };
+    let story = Story { timing: &timing, job: job.as_ref(), at, decision, attempts, coverage };
     match args.format {
         OutputFormat::Text => story.write_text(out)?,
         OutputFormat::Json => {
@@ -59,6 +61,8 @@ fn period_at(timing: &Timing, t: UtcSecond) -> Option<UtcSecond> {
 struct Story<'a> {
     timing: &'a Timing,
     job: Option<&'a Job>,
+    /// The time asked about.
+    at: UtcSecond,
     decision: Decision,
     attempts: Vec<Attempt>,
     coverage: Coverage,
@@ -66,6 +70,9 @@ struct Story<'a> {
 
 #[derive(Serialize)]
 struct StoryRecord {
+    at: UtcSecond,
+    at_in_window: bool,
+    dropped: Option<String>,
     expression: String,
     defined_at: Option<String>,
     request: Request,
@@ -105,11 +112,43 @@ struct CandidateRecord {
 }
 
 impl Story<'_> {
+    /// Whether the time asked about belongs to the period; otherwise the period is the next one.
+    fn is_open(&self) -> bool {
+        let decision = &self.decision;
+        decision.nominal == self.at
+            || (decision.window_start <= self.at && self.at <= decision.window_end)
+    }
+
+    /// The wall time that a gap swallowed between the time asked about and this period, if the
+    /// schedule drops such times.
+    fn dropped(&self) -> Option<String> {
+        let schedule = self.timing.schedule();
+        if schedule.dst().gap != Gap::Skip || self.at >= self.decision.nominal {
+            return None;
+        }
+        let dst = Dst { gap: Gap::Shift, ..schedule.dst() };
+        let shifting = Schedule::new(schedule.pattern().clone(), schedule.zone().clone(), dst);
+        shifting
+            .after(self.at.saturating_add(-1))
+            .take_while(|t| *t < self.decision.nominal)
+            .find_map(|t| match shifting.treatment(t) {
+                Treatment::Shifted { asked, gap } => Some(format!(
+                    "{} {} does not exist (clocks jump {gap}) and is dropped",
+                    asked.date(),
+                    clock_face(asked)
+                )),
+                _ => None,
+            })
+    }
+
     fn json(&self) -> StoryRecord {
         let placement = self.timing.placement();
         let treatment = self.timing.schedule().treatment(self.decision.nominal);
         let dst = self.timing.schedule().dst();
         StoryRecord {
+            at: self.at,
+            at_in_window: self.is_open(),
+            dropped: self.dropped(),
             expression: self.timing.to_string(),
             defined_at: self.job.map(|job| job.origin.to_string()),
             request: Request::of(placement, self.decision.nominal),
@@ -157,6 +196,15 @@ impl Story<'_> {
         if let Some(job) = self.job {
             writeln!(out, "defined at {}", job.origin)?;
         }
+        if self.timing.policy.suspend {
+            writeln!(out, "suspended: until that is lifted, no period runs")?;
+        }
+        if !self.is_open() {
+            writeln!(out, "at {} no period is open; this is the next one", self.at)?;
+        }
+        if let Some(dropped) = self.dropped() {
+            writeln!(out, "before it, {dropped}: gap=skip")?;
+        }
         let dst = self.timing.schedule().dst();
         let overlap = match dst.overlap {
             kron_core::Overlap::Auto if self.timing.schedule().pattern().allows_every_hour() => {
@@ -192,7 +240,7 @@ impl Story<'_> {
             [
                 "".into(),
                 format!(
-                    "sha256 of {:?} \\n {:?} \\n {:?}",
+                    "sha256 of {:?}, {:?} and {:?}, joined by line feeds",
                     placement.identity(),
                     decision.period_key.as_str(),
                     placement.salt()

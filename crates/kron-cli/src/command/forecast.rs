@@ -3,19 +3,21 @@
 use std::io::Write;
 
 use kron_config::{Job, Loaded};
-use kron_core::{Forecast, Forecaster, Horizon, Seconds, UtcSecond, Zone};
+use kron_core::{Forecast, Horizon, Load, Seconds, UtcSecond, Wall, Zone};
 use serde::Serialize;
 
 use crate::args::{ForecastArgs, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
 use crate::plot::bar;
-use crate::text::{count, weekday};
+use crate::text::{count, weekday, write_wrapped};
 
 /// Rows a histogram has at most; more buckets share rows.
 const ROWS_MAX: usize = 48;
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 40;
+/// Runs of a peak that are listed in JSON.
+const RUNS_MAX: usize = 1_000;
 /// Jobs of the peak that are named in text.
 const NAMED_MAX: usize = 12;
 
@@ -23,7 +25,7 @@ pub(crate) fn run(args: &ForecastArgs, out: &mut dyn Write) -> Result<Exit, Fail
     let horizon = jobs::horizon(&args.horizon, Seconds::new(86_400))?;
     let zone = Zone::named(&args.timezone).map_err(Failure::argument("--timezone"))?;
     let loaded = jobs::load_usable(&args.files, &args.read)?;
-    let forecast = forecast(&loaded, horizon);
+    let forecast = forecast(&loaded, horizon)?;
     match args.format {
         OutputFormat::Text => write_text(out, &loaded, &forecast, &zone)?,
         OutputFormat::Json => {
@@ -35,35 +37,63 @@ pub(crate) fn run(args: &ForecastArgs, out: &mut dyn Write) -> Result<Exit, Fail
 }
 
 /// The forecast of all jobs.
-pub(crate) fn forecast(loaded: &Loaded, horizon: Horizon) -> Forecast {
-    let mut forecaster = Forecaster::new(horizon);
-    for job in &loaded.jobs {
-        forecaster.add(&job.timing, job.duration);
-    }
-    forecaster.finish()
+pub(crate) fn forecast(loaded: &Loaded, horizon: Horizon) -> Result<Forecast, Failure> {
+    let jobs: Vec<Load<'_>> = loaded
+        .jobs
+        .iter()
+        .map(|job| Load { timing: &job.timing, duration: job.duration })
+        .collect();
+    kron_core::forecast(horizon, &jobs).map_err(Failure::argument("--to"))
 }
 
-/// The runs that start in one bucket, by their chosen or by their nominal times.
-fn members<'a>(
-    loaded: &'a Loaded,
-    horizon: &Horizon,
-    bucket: usize,
-    nominal: bool,
-) -> Vec<(&'a Job, UtcSecond)> {
-    let (start, end) = (horizon.bucket_start(bucket), horizon.bucket_end(bucket));
-    let mut members = Vec::new();
-    for job in loaded.jobs.iter().filter(|job| !job.timing.policy.suspend) {
+/// The runs that start in one bucket.
+struct Members<'a> {
+    /// The first of them, in order.
+    runs: Vec<(UtcSecond, &'a Job)>,
+    /// Runs after those.
+    runs_left_out: u64,
+    /// Jobs that have any.
+    jobs: usize,
+}
+
+impl<'a> Members<'a> {
+    /// The members of bucket `index`, by their chosen or by their nominal times.
+    fn of(loaded: &'a Loaded, horizon: &Horizon, index: usize, nominal: bool) -> Members<'a> {
+        let (start, end) = (horizon.bucket_start(index), horizon.bucket_end(index));
         let before = start.saturating_add(-1);
-        if nominal {
-            let times = job.timing.schedule().after(before).take_while(|t| *t < end);
-            members.extend(times.map(|t| (job, t)));
-        } else {
-            let due = job.timing.due_after(before).take_while(|decision| decision.due() < end);
-            members.extend(due.filter_map(|decision| decision.chosen).map(|t| (job, t)));
+        let mut members = Members { runs: Vec::new(), runs_left_out: 0, jobs: 0 };
+        for job in loaded.jobs.iter().filter(|job| !job.timing.policy.suspend) {
+            let counted = members.count();
+            if nominal {
+                let times = job.timing.schedule().after(before).take_while(|t| *t < end);
+                times.for_each(|t| members.add(t, job));
+            } else {
+                let due = job.timing.due_after(before).take_while(|decision| decision.due() < end);
+                due.filter_map(|decision| decision.chosen).for_each(|t| members.add(t, job));
+            }
+            members.jobs += usize::from(members.count() > counted);
+        }
+        members.settle();
+        members
+    }
+
+    fn count(&self) -> u64 {
+        self.runs.len() as u64 + self.runs_left_out
+    }
+
+    fn add(&mut self, t: UtcSecond, job: &'a Job) {
+        self.runs.push((t, job));
+        if self.runs.len() == 2 * RUNS_MAX {
+            self.settle();
         }
     }
-    members.sort_by_key(|(_, t)| *t);
-    members
+
+    /// Keeps the first ones.
+    fn settle(&mut self) {
+        self.runs.sort_by_key(|(t, _)| *t);
+        self.runs_left_out += self.runs.len().saturating_sub(RUNS_MAX) as u64;
+        self.runs.truncate(RUNS_MAX);
+    }
 }
 
 #[derive(Serialize)]
@@ -86,7 +116,9 @@ struct ForecastRecord<'a> {
 struct PeakRecord<'a> {
     start: UtcSecond,
     starts: u32,
+    jobs: usize,
     runs: Vec<RunRecord<'a>>,
+    runs_left_out: u64,
 }
 
 #[derive(Serialize)]
@@ -116,13 +148,19 @@ struct BucketRecord {
 fn record<'a>(loaded: &'a Loaded, forecast: &Forecast) -> ForecastRecord<'a> {
     let horizon = &forecast.horizon;
     let peak = |peak: Option<(usize, u32)>, nominal: bool| {
-        peak.map(|(bucket, starts)| PeakRecord {
-            start: horizon.bucket_start(bucket),
-            starts,
-            runs: members(loaded, horizon, bucket, nominal)
-                .into_iter()
-                .map(|(job, time)| RunRecord { identity: job.identity(), time })
-                .collect(),
+        peak.map(|(bucket, starts)| {
+            let members = Members::of(loaded, horizon, bucket, nominal);
+            PeakRecord {
+                start: horizon.bucket_start(bucket),
+                starts,
+                jobs: members.jobs,
+                runs: members
+                    .runs
+                    .into_iter()
+                    .map(|(time, job)| RunRecord { identity: job.identity(), time })
+                    .collect(),
+                runs_left_out: members.runs_left_out,
+            }
         })
     };
     let concurrency = forecast.overlapping.as_ref().map(|overlapping| ConcurrencyRecord {
@@ -185,8 +223,10 @@ fn write_text(
         writeln!(out, "{}", aside.join("; "))?;
     }
     writeln!(out)?;
-    write_histogram(out, forecast, zone)?;
-    writeln!(out)?;
+    if forecast.chosen.total > 0 || forecast.nominal.total > 0 {
+        write_histogram(out, forecast, zone)?;
+        writeln!(out)?;
+    }
     write_peaks(out, loaded, forecast, zone)
 }
 
@@ -195,23 +235,65 @@ fn write_histogram(out: &mut dyn Write, forecast: &Forecast, zone: &Zone) -> Res
     let per_row = chosen.len().div_ceil(ROWS_MAX);
     let most = chosen.iter().chain(nominal).copied().max().unwrap_or(0);
     let numbers = most.to_string().len().max(6);
-    let label = if per_row > 1 { format!("busiest of {per_row}") } else { "starts".to_owned() };
-    writeln!(out, "{:16} {:BAR_COLUMNS$} {:>numbers$} {:>9}", "", label, "starts", "unspread")?;
+    let horizon = &forecast.horizon;
+    let label = RowLabel::of(horizon, zone);
+    if per_row > 1 {
+        writeln!(out, "a row stands for {per_row} buckets and shows the busiest\n")?;
+    }
+    let columns = label.columns() + BAR_COLUMNS + 1;
+    writeln!(out, "{:columns$} {:>numbers$} {:>9}", "", "starts", "unspread")?;
     for (row, (chosen, nominal)) in (0..).zip(chosen.chunks(per_row).zip(nominal.chunks(per_row))) {
-        let start = forecast.horizon.bucket_start(row * per_row);
-        let wall = zone.wall_at(start).to_string();
+        let start = horizon.bucket_start(row * per_row);
         let busiest = |starts: &[u32]| starts.iter().copied().max().unwrap_or(0);
         let (chosen, nominal) = (busiest(chosen), busiest(nominal));
         writeln!(
             out,
-            "{} {} {} {chosen:>numbers$} {nominal:>9}",
-            weekday(start, zone),
-            &wall[5..16],
+            "{} {} {chosen:>numbers$} {nominal:>9}",
+            label.text(start, zone),
             bar(chosen, nominal, most, BAR_COLUMNS)
         )?;
     }
-    writeln!(out, "\n█ starts at chosen times   ┆ the same schedules without windows, where more")?;
+    writeln!(out, "\n█ starts   ┆ unspread, where more: the same schedules without windows")?;
     Ok(())
+}
+
+/// How much of a time a row of the histogram shows: what tells the rows apart.
+struct RowLabel {
+    year: bool,
+    seconds: bool,
+    offset: bool,
+}
+
+impl RowLabel {
+    fn of(horizon: &Horizon, zone: &Zone) -> RowLabel {
+        let last = horizon.to().saturating_add(-1);
+        let (from, to) = (zone.wall_at(horizon.from()), zone.wall_at(last));
+        let whole_minutes =
+            horizon.bucket().get().is_multiple_of(60) && from.second_of_day().is_multiple_of(60);
+        let year = |wall: Wall| wall.date().year;
+        RowLabel {
+            year: year(from) != year(to),
+            seconds: !whole_minutes,
+            offset: from.offset() != to.offset(),
+        }
+    }
+
+    fn columns(&self) -> usize {
+        15 + 5 * usize::from(self.year)
+            + 3 * usize::from(self.seconds)
+            + 6 * usize::from(self.offset)
+    }
+
+    fn text(&self, t: UtcSecond, zone: &Zone) -> String {
+        // The year may have five digits; what follows it has a fixed form.
+        let wall = zone.wall_at(t).to_string();
+        let (year, rest) = wall.split_once('-').unwrap_or(("", &wall));
+        let (time, offset) = rest.split_at(14);
+        let year = if self.year { format!("{year}-") } else { String::new() };
+        let time = if self.seconds { time } else { &time[..11] };
+        let offset = if self.offset { offset } else { "" };
+        format!("{} {year}{time}{offset}", weekday(t, zone))
+    }
 }
 
 fn write_peaks(
@@ -242,25 +324,35 @@ fn write_peaks(
             at(bucket)
         )?;
     }
-    let members = members(loaded, horizon, bucket, false);
+    let members = Members::of(loaded, horizon, bucket, false);
     let mut names: Vec<&str> = Vec::new();
-    for (job, _) in &members {
-        if !names.contains(&job.identity()) {
+    for (_, job) in &members.runs {
+        if names.len() < NAMED_MAX && !names.contains(&job.identity()) {
             names.push(job.identity());
         }
     }
-    let more = names.len().saturating_sub(NAMED_MAX);
-    names.truncate(NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    writeln!(out, "in it      {}{more}", names.join(", "))?;
+    let more = members.jobs - names.len();
+    let mut words: Vec<String> = names.iter().map(|name| format!("{name},")).collect();
+    if let Some(last) = words.last_mut() {
+        last.pop();
+    }
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    write_wrapped(out, "in it      ", &words)?;
     if let (Some(spread), Some(unspread)) = (&forecast.overlapping, &forecast.overlapping_nominal) {
         let (bucket, most) = spread.peak().unwrap_or((0, 0));
         writeln!(
             out,
-            "at once    at most {most} from {}, {:.2} on average; unspread at most {} ({} of {} with a declared duration)",
+            "at once    at most {most}, in {} from {}; {:.2} on average; unspread at most {}",
+            horizon.bucket(),
             at(bucket),
             spread.mean,
             unspread.peak().map_or(0, |(_, most)| most),
+        )?;
+        writeln!(
+            out,
+            "           counting the {} of {} that declare a duration",
             forecast.jobs_with_duration,
             count(forecast.jobs as u64, "job"),
         )?;

@@ -1,8 +1,10 @@
 //! `kron man`: manual pages, made from the same definitions as `--help`.
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
+use kron_config::files::ReadError;
 use kron_core::Finding;
 
 use crate::args::{Cli, ManArgs};
@@ -12,19 +14,36 @@ pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
     if let Some(dir) = &args.dir {
-        let refused = |error: std::io::Error| {
-            Failure::Read(kron_config::files::ReadError::Io { path: dir.clone(), source: error })
+        let refused = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Failure::Read(ReadError::Io { path, source })
         };
-        std::fs::create_dir_all(dir).map_err(refused)?;
-        clap_mangen::generate_to(root, dir).map_err(refused)?;
+        std::fs::create_dir_all(dir).map_err(refused(dir))?;
+        for command in root.get_subcommands().chain([&root]) {
+            let name = command.get_display_name().unwrap_or(command.get_name());
+            let path = dir.join(format!("{name}.1"));
+            std::fs::write(&path, page(command.clone())?).map_err(refused(&path))?;
+        }
         return Ok(Exit::Ok);
     }
-    let page = match &args.command {
+    let command = match &args.command {
         None => root,
         Some(name) => find(&root, name)?,
     };
-    clap_mangen::Man::new(page).render(out)?;
+    out.write_all(page(command)?.as_bytes())?;
     Ok(Exit::Ok)
+}
+
+/// A command's page. What its help ends with is set as written: it has examples.
+fn page(command: Command) -> Result<String, Failure> {
+    const EXTRA: &str = ".SH EXTRA\n";
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let Some((before, extra)) = text.split_once(EXTRA) else { return Ok(text.into_owned()) };
+    let end = extra.find(".SH ").unwrap_or(extra.len());
+    let (extra, after) = extra.split_at(end);
+    Ok(format!("{before}.SH NOTES\n.nf\n{extra}.fi\n{after}"))
 }
 
 fn find(root: &Command, name: &str) -> Result<Command, Failure> {

@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use kron_core::{Decision, DecisionRecord, Timing, Zone};
+use kron_core::{Decision, DecisionRecord, UtcSecond, Zone};
 
 use crate::args::{NextArgs, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
-use crate::text::write_table;
 
 pub(crate) fn run(args: &NextArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let (timing, _) = jobs::select(&args.job)?;
@@ -28,16 +27,19 @@ pub(crate) fn run(args: &NextArgs, out: &mut dyn Write) -> Result<Exit, Failure>
         OutputFormat::Text => {
             let placement = timing.placement();
             writeln!(out, "{}: {timing}", placement.identity())?;
-            writeln!(out, "after {after}, in {}\n", placement.zone())?;
-            let header =
-                ["nominal", "window start", "window end", "chosen", ""].map(str::to_owned).to_vec();
-            let mut rows = vec![header];
-            for decision in decisions {
-                found += 1;
-                rows.extend(lines(&timing, &decision));
+            writeln!(out, "after {after}, in {}", placement.zone())?;
+            if timing.policy.suspend {
+                writeln!(out, "suspended: until that is lifted, none of these runs")?;
             }
-            if found > 0 {
-                write_table(out, "", &rows)?;
+            writeln!(out)?;
+            let zone = placement.zone();
+            for decision in decisions {
+                if found == 0 {
+                    let header = ["nominal", "window start", "window end", "chosen"];
+                    write_row(out, zone, &header.map(str::to_owned), "")?;
+                }
+                found += 1;
+                write_decision(out, zone, &decision)?;
             }
         }
     }
@@ -51,28 +53,38 @@ pub(crate) fn run(args: &NextArgs, out: &mut dyn Write) -> Result<Exit, Failure>
 }
 
 /// A line in the job's zone and, where that is another, one in UTC.
-fn lines(timing: &Timing, decision: &Decision) -> Vec<Vec<String>> {
-    let zone = timing.placement().zone();
+fn write_decision(out: &mut dyn Write, zone: &Zone, decision: &Decision) -> Result<(), Failure> {
     let times = [
         Some(decision.nominal),
         Some(decision.window_start),
         Some(decision.window_end),
         decision.chosen,
     ];
-    let line = |zone: &Zone, in_utc: bool| {
-        let mut cells: Vec<String> = times
-            .iter()
-            .map(|time| match time {
-                None => "unschedulable".to_owned(),
-                Some(time) if in_utc => time.to_string(),
-                Some(time) => zone.wall_at(*time).to_string(),
-            })
-            .collect();
-        cells.push(if in_utc { "UTC".to_owned() } else { zone.to_string() });
-        cells
+    let cells = |show: &dyn Fn(UtcSecond) -> String| {
+        times.map(|time| time.map_or("unschedulable".to_owned(), show))
     };
-    if zone.name() == "UTC" {
-        return vec![line(zone, true)];
+    if !is_utc(zone) {
+        write_row(out, zone, &cells(&|time| zone.wall_at(time).to_string()), zone.name())?;
     }
-    vec![line(zone, false), line(zone, true)]
+    write_row(out, zone, &cells(&|time| time.to_string()), "UTC")
+}
+
+/// One line of the table. Its columns have the width of a time, whatever they hold, so that any
+/// number of periods can be shown without being kept.
+fn write_row(
+    out: &mut dyn Write,
+    zone: &Zone,
+    cells: &[String; 4],
+    remark: &str,
+) -> Result<(), Failure> {
+    let width =
+        if is_utc(zone) { "2026-03-01T00:00:00Z" } else { "2026-03-01 00:00:00+00:00" }.len();
+    let [nominal, start, end, chosen] = cells;
+    let line = format!("{nominal:width$}  {start:width$}  {end:width$}  {chosen:width$}  {remark}");
+    writeln!(out, "{}", line.trim_end())?;
+    Ok(())
+}
+
+fn is_utc(zone: &Zone) -> bool {
+    zone.name() == "UTC"
 }

@@ -15,9 +15,17 @@ use crate::text::count;
 struct Report<'a> {
     decisions: u64,
     identical: bool,
+    unreadable: u64,
+    first_unreadable: Option<Unreadable<'a>>,
     tzdb: &'static str,
     recorded_tzdb: Vec<String>,
     first_difference: Option<Found<'a>>,
+}
+
+#[derive(Serialize)]
+struct Unreadable<'a> {
+    line: usize,
+    message: &'a str,
 }
 
 #[derive(Serialize)]
@@ -41,18 +49,25 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<Exit, Failur
     let mut decisions = 0;
     let mut versions: Vec<String> = Vec::new();
     let mut first: Option<(usize, DecisionEvent, Vec<Difference>)> = None;
+    let mut unreadable = 0;
+    let mut first_unreadable: Option<(usize, String)> = None;
     let mut line = 0;
     while let Some(text) = log.next()? {
         line += 1;
         // A line this long is no decision; Kron writes none.
         let Line::Whole(text) = text else { continue };
-        let at_line = |mut finding: kron_core::Finding| {
-            finding.message = format!("line {line}: {}", finding.message);
-            Failure::argument("LOG")(finding)
-        };
-        let Some(event) = DecisionEvent::parse(&String::from_utf8_lossy(text)).map_err(at_line)?
-        else {
-            continue;
+        let read = DecisionEvent::parse(&String::from_utf8_lossy(text)).and_then(|event| {
+            event.map(|event| Ok((event.replay(&mut parser)?, event))).transpose()
+        });
+        let (differences, event) = match read {
+            Ok(Some(replayed)) => replayed,
+            Ok(None) => continue,
+            // A line that was cut off, by a crash or a full disk, says nothing about the others.
+            Err(finding) => {
+                unreadable += 1;
+                first_unreadable.get_or_insert((line, finding.message));
+                continue;
+            }
         };
         decisions += 1;
         if let Some(version) = event.tzdb()
@@ -60,18 +75,29 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<Exit, Failur
         {
             versions.push(version.to_owned());
         }
-        let differences = event.replay(&mut parser).map_err(at_line)?;
         if !differences.is_empty() {
             first = Some((line, event, differences));
             break;
         }
     }
-    let exit = if first.is_some() || decisions == 0 { Exit::No } else { Exit::Ok };
+    let exit = if first.is_some() {
+        Exit::No
+    } else if unreadable > 0 {
+        Exit::Refused
+    } else if decisions == 0 {
+        Exit::No
+    } else {
+        Exit::Ok
+    };
     match args.format {
         OutputFormat::Json => {
             let report = Report {
                 decisions,
-                identical: first.is_none(),
+                identical: first.is_none() && unreadable == 0,
+                unreadable,
+                first_unreadable: first_unreadable
+                    .as_ref()
+                    .map(|(line, message)| Unreadable { line: *line, message }),
                 tzdb: tzdb_version(),
                 recorded_tzdb: versions,
                 first_difference: first.as_ref().map(|(line, event, differences)| Found {
@@ -91,7 +117,13 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<Exit, Failur
             serde_json::to_writer(&mut *out, &report)?;
             writeln!(out)?;
         }
-        OutputFormat::Text => write_text(out, decisions, &versions, first.as_ref())?,
+        OutputFormat::Text => {
+            write_text(out, decisions, &versions, first.as_ref())?;
+            if let Some((line, message)) = first_unreadable {
+                let lines = count(unreadable, "`decision` line");
+                writeln!(out, "{lines} cannot be read, the first at line {line}: {message}")?;
+            }
+        }
     }
     Ok(exit)
 }

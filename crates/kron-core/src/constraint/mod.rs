@@ -47,6 +47,8 @@ struct Compiled {
     avoid: Clauses,
     /// Bit `m` for every minute of the day that is allowed on an allowed day.
     minutes: [u64; MINUTE_WORDS],
+    /// The same as stretches, first and last minute included.
+    allowed: Box<[(u16, u16)]>,
     /// Whether any clause looks at the day.
     days_matter: bool,
 }
@@ -120,36 +122,47 @@ impl Constraints {
 
     /// The stretches of an allowed day's minutes that are allowed, first and last included.
     #[must_use]
-    pub fn allowed_minutes(&self) -> Vec<(u32, u32)> {
-        let Some(compiled) = &self.0 else { return vec![(0, DAY_MINUTES - 1)] };
-        let mut stretches: Vec<(u32, u32)> = Vec::new();
-        for minute in 0..DAY_MINUTES {
-            if compiled.minutes[minute as usize / 64] >> (minute % 64) & 1 == 0 {
-                continue;
-            }
-            match stretches.last_mut() {
-                Some((_, last)) if *last + 1 == minute => *last = minute,
-                _ => stretches.push((minute, minute)),
-            }
-        }
-        stretches
+    pub fn allowed_minutes(&self) -> &[(u16, u16)] {
+        self.0.as_ref().map_or(&[(0, DAY_MINUTES as u16 - 1)], |compiled| &compiled.allowed)
     }
 
-    /// The canonical clause that rejects `wall`, with its side; `None` when it is allowed.
+    /// The clause that rejects `wall`, in canonical form and with its side; `None` when it is
+    /// allowed. Where several alternatives of one kind all fail to match, they are one clause.
     #[must_use]
     pub fn rejection(&self, wall: Wall) -> Option<Rejection> {
+        const ALTERNATIVES_SHOWN: usize = 3;
         let compiled = self.0.as_ref()?;
         let seen = Seen::of(wall);
-        let clause = |side, clauses: &Clauses, kind: Kind| Rejection {
-            side,
-            clause: clauses.texts(kind).join(";"),
-        };
-        if let Some(kind) = compiled.only.kinds().find(|&kind| !compiled.only.matches(kind, &seen))
-        {
-            return Some(clause(Side::Only, &compiled.only, kind));
+        let only = &compiled.only;
+        if let Some(kind) = only.kinds().find(|&kind| !only.matches(kind, &seen)) {
+            let mut clauses = only.texts(kind);
+            let more = clauses.len().saturating_sub(ALTERNATIVES_SHOWN);
+            clauses.truncate(ALTERNATIVES_SHOWN);
+            let mut clause = clauses.join(";");
+            if more > 0 {
+                clause.push_str(&format!(" and {more} more"));
+            }
+            return Some(Rejection { side: Side::Only, clause });
         }
-        let kind = compiled.avoid.kinds().find(|&kind| compiled.avoid.matches(kind, &seen))?;
-        Some(clause(Side::Avoid, &compiled.avoid, kind))
+        let avoid = &compiled.avoid;
+        let kind = avoid.kinds().find(|&kind| avoid.matches(kind, &seen))?;
+        // Of several ranges, the one that matches is the one to name.
+        let mut matching = Clauses::default();
+        match kind {
+            Kind::Between => {
+                matching.between = vec![*avoid.between.iter().find(|range| seen.between(range))?];
+            }
+            Kind::Dates => matching.dates = vec![*avoid.dates_around(seen.day)?],
+            Kind::Hours | Kind::Weekdays | Kind::Days | Kind::Months => matching = avoid.clone(),
+        }
+        Some(Rejection { side: Side::Avoid, clause: matching.texts(kind).concat() })
+    }
+
+    /// The first and last day that `only` names by date, counted from 1970-01-01; `None` when it
+    /// names none.
+    pub(crate) fn only_dates(&self) -> Option<(i64, i64)> {
+        let dates = &self.0.as_ref()?.only.dates;
+        Some((i64::from(dates.first()?.0), i64::from(dates.last()?.1)))
     }
 
     /// The canonical clauses of a side: one per kind, range of times and range of dates.
@@ -203,8 +216,18 @@ impl Compiled {
                 && !avoid.minute_kinds().any(|kind| avoid.matches(kind, &seen));
             minutes[minute as usize / 64] |= u64::from(allowed) << (minute % 64);
         }
+        let mut allowed: Vec<(u16, u16)> = Vec::new();
+        for minute in 0..DAY_MINUTES as u16 {
+            if minutes[usize::from(minute) / 64] >> (minute % 64) & 1 == 0 {
+                continue;
+            }
+            match allowed.last_mut() {
+                Some((_, last)) if *last + 1 == minute => *last = minute,
+                _ => allowed.push((minute, minute)),
+            }
+        }
         let days_matter = only.day_kinds().chain(avoid.day_kinds()).next().is_some();
-        Compiled { only, avoid, minutes, days_matter }
+        Compiled { only, avoid, minutes, allowed: allowed.into(), days_matter }
     }
 
     fn allows_day(&self, day: i64) -> bool {
@@ -214,17 +237,53 @@ impl Compiled {
             && !self.avoid.day_kinds().any(|kind| self.avoid.matches(kind, &seen))
     }
 
+    /// Whether any day of years 1 to 9999 is allowed. After days of one range that show every
+    /// combination of date and weekday, the rest of the range cannot differ; after very many
+    /// ranges the answer is taken to be yes.
     fn allows_any_day(&self) -> bool {
-        if self.only.dates.is_empty() {
-            // A date comes back on each weekday within 40 years, so the years after the last
-            // forbidden date show every combination.
-            let from = self.avoid.dates.last().map_or(0, |&(_, last)| i64::from(last) + 1);
-            return (from..from + 41 * 366).any(|day| self.allows_day(day));
+        const RANGE_DAYS_MAX: i64 = 41 * 366;
+        const DAYS_MAX: i64 = 300_000;
+        let first = Date { year: 1, month: 1, day: 1 }.to_days();
+        let last = Date { year: 9999, month: 12, day: 31 }.to_days();
+        let everything = [(first as i32, last as i32)];
+        let dates: &[_] = if self.only.dates.is_empty() { &everything } else { &self.only.dates };
+        let mut looked_at = 0;
+        for (first, last) in without(dates, &self.avoid.dates) {
+            for day in (first..=last).take(RANGE_DAYS_MAX as usize) {
+                if self.allows_day(day) || looked_at == DAYS_MAX {
+                    return true;
+                }
+                looked_at += 1;
+            }
         }
-        self.only.dates.iter().any(|&(first, last)| {
-            (i64::from(first)..=i64::from(last)).any(|day| self.allows_day(day))
-        })
+        false
     }
+}
+
+/// The ranges of `from` less those of `less`; both are in order and apart.
+fn without(from: &[(i32, i32)], less: &[(i32, i32)]) -> Vec<(i64, i64)> {
+    let mut left = Vec::new();
+    let mut next = less.iter().peekable();
+    for &(first, last) in from {
+        let (mut first, last) = (i64::from(first), i64::from(last));
+        while let Some(&&(cut_first, cut_last)) = next.peek() {
+            if i64::from(cut_first) > last {
+                break;
+            }
+            if first < i64::from(cut_first) {
+                left.push((first, i64::from(cut_first) - 1));
+            }
+            first = first.max(i64::from(cut_last) + 1);
+            if i64::from(cut_last) > last {
+                break;
+            }
+            next.next();
+        }
+        if first <= last {
+            left.push((first, last));
+        }
+    }
+    left
 }
 
 /// What clauses look at.
@@ -243,6 +302,15 @@ impl Seen {
             day,
             weekday: crate::civil::weekday_of_days(day),
             date: wall.date(),
+        }
+    }
+
+    fn between(&self, &(from, to): &(u16, u16)) -> bool {
+        let (from, to) = (u32::from(from), u32::from(to));
+        if from <= to {
+            (from..=to).contains(&self.minute)
+        } else {
+            self.minute >= from || self.minute <= to
         }
     }
 }
@@ -287,22 +355,19 @@ impl Clauses {
     fn matches(&self, kind: Kind, seen: &Seen) -> bool {
         match kind {
             Kind::Hours => self.hours.is_some_and(|set| set >> (seen.minute / 60) & 1 == 1),
-            Kind::Between => self.between.iter().any(|&(from, to)| {
-                let (from, to) = (u32::from(from), u32::from(to));
-                if from <= to {
-                    (from..=to).contains(&seen.minute)
-                } else {
-                    seen.minute >= from || seen.minute <= to
-                }
-            }),
+            Kind::Between => self.between.iter().any(|range| seen.between(range)),
             Kind::Weekdays => self.weekdays.is_some_and(|set| set >> seen.weekday & 1 == 1),
             Kind::Days => self.days.is_some_and(|set| set >> seen.date.day & 1 == 1),
             Kind::Months => self.months.is_some_and(|set| set >> seen.date.month & 1 == 1),
-            Kind::Dates => {
-                let after = self.dates.partition_point(|&(first, _)| i64::from(first) <= seen.day);
-                after > 0 && seen.day <= i64::from(self.dates[after - 1].1)
-            }
+            Kind::Dates => self.dates_around(seen.day).is_some(),
         }
+    }
+
+    /// The range of dates that a day lies in.
+    fn dates_around(&self, day: i64) -> Option<&(i32, i32)> {
+        let after = self.dates.partition_point(|&(first, _)| i64::from(first) <= day);
+        let range = self.dates.get(after.checked_sub(1)?)?;
+        (day <= i64::from(range.1)).then_some(range)
     }
 
     fn normalise(&mut self) {

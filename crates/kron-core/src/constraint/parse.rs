@@ -5,7 +5,7 @@ use crate::civil::parse_date;
 use crate::cron::{month_of_name, weekday_of_name};
 use crate::finding::{Finding, Piece};
 
-/// Clauses one side may have.
+/// Clauses both sides together may have.
 const CLAUSES_MAX: usize = 128;
 /// Items one clause's list may have.
 const LIST_ITEMS_MAX: usize = 512;

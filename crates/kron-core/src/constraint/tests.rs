@@ -99,6 +99,19 @@ fn contradictions_are_found() {
     check("date=2026-12-25;dow=MON", "", true);
     check("", "dow=MON-SUN", true);
     check("", "dates=0001-01-01..9000-01-01", false);
+    check("", "dates=0001-01-01..9999-12-31", true);
+    check(
+        "dates=2026-01-01..2026-12-31",
+        "dates=2026-01-01..2026-06-30,2026-07-02..2027-01-01",
+        false,
+    );
+    check(
+        "dates=2026-01-01..2026-12-31",
+        "dates=2026-01-01..2026-06-30,2026-07-01..2027-01-01",
+        true,
+    );
+    check("dates=0001-01-01..9999-12-31", "dates=0001-01-01..9999-12-30", false);
+    check("dow=MON", "dates=0001-01-01..9999-12-30", true);
 }
 
 #[test]
@@ -132,4 +145,29 @@ fn malformed_clauses_say_what_was_expected() {
     }
     let slip = Constraints::parse("hour=5", "").unwrap_err();
     assert_eq!(slip.help.as_deref(), Some("did you mean `hours`?"));
+}
+
+#[test]
+fn the_clause_that_rejects_is_the_one_that_is_named() {
+    let check = |only: &str, avoid: &str, time: &str, clause: &str| {
+        let constraints = Constraints::parse(only, avoid).unwrap();
+        let wall = Zone::utc().wall_at(time.parse::<UtcSecond>().unwrap());
+        assert_eq!(constraints.rejection(wall).unwrap().to_string(), clause);
+    };
+    let noon = "2026-03-03T12:00:00Z";
+    check("", "between=09:00-10:00;between=11:30-12:30", noon, "avoid between=11:30-12:30");
+    check(
+        "",
+        "date=2026-01-01;dates=2026-03-01..2026-03-05",
+        noon,
+        "avoid dates=2026-03-01..2026-03-05",
+    );
+    check("", "hours=9-12;dow=MON-FRI", noon, "avoid hours=9-12");
+    check("hours=12;dow=MON", "", noon, "only dow=MON");
+    check(
+        "date=2026-01-01,2026-01-03,2026-01-05,2026-01-07,2026-01-09",
+        "",
+        noon,
+        "only date=2026-01-01;date=2026-01-03;date=2026-01-05 and 2 more",
+    );
 }

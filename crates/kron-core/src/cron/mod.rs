@@ -221,6 +221,14 @@ impl Pattern {
         }
     }
 
+    /// The first and the last year that the year field names; `None` when it names none.
+    pub(crate) fn year_span(&self) -> Option<(i32, i32)> {
+        self.years.as_ref()?;
+        let mut named = YEARS.filter(|&year| self.matches_year(year));
+        let first = named.next()?;
+        Some((first, named.next_back().unwrap_or(first)))
+    }
+
     /// Days of a month that match, bit `d` for day `d`, whatever the month and year fields say.
     pub(crate) fn month_mask(&self, year: i32, month: u8, first_day: i64) -> u32 {
         let length = days_in_month(year, month);

@@ -354,7 +354,7 @@ impl FieldParser<'_> {
             if inside.is_none() {
                 self.fault(
                     piece,
-                    format!("{} is outside the {} field", piece.shown(), self.field.name),
+                    format!("`{}` is outside the {} field", piece.shown(), self.field.name),
                 );
             }
             return inside;
@@ -401,7 +401,7 @@ impl FieldParser<'_> {
         if self.identity.is_empty() {
             self.findings.push(
                 Finding::configuration(item.span(), "`H` needs to know the job")
-                    .help("give the job's name, or `--identity`"),
+                    .help("its value is derived from the job's identity"),
             );
             return;
         }

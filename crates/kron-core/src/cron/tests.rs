@@ -125,18 +125,18 @@ fn refused_patterns_say_why_and_where() {
     check("@Daily", &Refuses("unknown nickname `@Daily`", 0..6));
     check("@reboot", &Refuses("`@reboot` is not a time", 0..7));
 
-    check("60 * * * *", &Refuses("60 is outside the minute field", 0..2));
-    check("  60 * * * *", &Refuses("60 is outside the minute field", 2..4));
+    check("60 * * * *", &Refuses("`60` is outside the minute field", 0..2));
+    check("  60 * * * *", &Refuses("`60` is outside the minute field", 2..4));
     check("99999999999 * * * *", &Refuses("is outside the minute field", 0..11));
-    check("* 24 * * *", &Refuses("24 is outside the hour field", 2..4));
-    check("60 0 0 * * *", &Refuses("60 is outside the second field", 0..2));
-    check("0 0 0 * *", &Refuses("0 is outside the day-of-month field", 4..5));
-    check("0 0 1,32 * *", &Refuses("32 is outside the day-of-month field", 6..8));
-    check("0 0 * 0 *", &Refuses("0 is outside the month field", 6..7));
-    check("0 0 * 13 *", &Refuses("13 is outside the month field", 6..8));
-    check("0 0 * * 8", &Refuses("8 is outside the day-of-week field", 8..9));
-    check("0 0 0 1 1 * 1969", &Refuses("1969 is outside the year field", 12..16));
-    check("0 0 0 1 1 * 2200", &Refuses("2200 is outside the year field", 12..16));
+    check("* 24 * * *", &Refuses("`24` is outside the hour field", 2..4));
+    check("60 0 0 * * *", &Refuses("`60` is outside the second field", 0..2));
+    check("0 0 0 * *", &Refuses("`0` is outside the day-of-month field", 4..5));
+    check("0 0 1,32 * *", &Refuses("`32` is outside the day-of-month field", 6..8));
+    check("0 0 * 0 *", &Refuses("`0` is outside the month field", 6..7));
+    check("0 0 * 13 *", &Refuses("`13` is outside the month field", 6..8));
+    check("0 0 * * 8", &Refuses("`8` is outside the day-of-week field", 8..9));
+    check("0 0 0 1 1 * 1969", &Refuses("`1969` is outside the year field", 12..16));
+    check("0 0 0 1 1 * 2200", &Refuses("`2200` is outside the year field", 12..16));
     check("0 0 0 1 1 * H", &Refuses("`H` is not a year", 12..13));
 
     check("MON * * * *", &Refuses("`MON` is not a minute", 0..3));
@@ -162,7 +162,7 @@ fn refused_patterns_say_why_and_where() {
     check("? * * * *", &Refuses("`?` stands alone", 0..1));
     check("0 0 ?,1 * *", &Refuses("`?` stands alone", 4..5));
     check("0 0 L-31 * *", &Refuses("no month has that many days before its last", 4..8));
-    check("0 0 L-0 * *", &Refuses("0 is outside the day-of-month field", 6..7));
+    check("0 0 L-0 * *", &Refuses("`0` is outside the day-of-month field", 6..7));
     check("0 0 1-5W * *", &Refuses("`W` goes with a single day, not a range", 4..8));
     check("0 0 *W * *", &Refuses("`*` is not a day-of-month", 4..5));
     check("0 0 W * *", &Refuses("an empty value in the day-of-month field", 4..4));
@@ -171,14 +171,14 @@ fn refused_patterns_say_why_and_where() {
     check("0 0 * * MON#6", &Refuses("`6` is no occurrence", 12..13));
     check("0 0 * * MON#0", &Refuses("`0` is no occurrence", 12..13));
     check("0 0 * * MON#", &Refuses("`` is no occurrence", 12..12));
-    check("0 0 * * 8#2", &Refuses("8 is outside the day-of-week field", 8..9));
+    check("0 0 * * 8#2", &Refuses("`8` is outside the day-of-week field", 8..9));
     check("0 0 1 * ++MON", &Refuses("`+MON` is not a day-of-week", 9..13));
     check("0 0 +1 * MON", &Refuses("`+1` is not a day-of-month", 4..6));
 
     check("HX * * * *", &Refuses("`HX` is not a minute", 0..2));
     check("H(5) * * * *", &Refuses("`H(5)` lacks a range", 0..4));
     check("H(9-5) * * * *", &Refuses("the range `9-5` runs backwards", 2..5));
-    check("H(0-60) * * * *", &Refuses("60 is outside the minute field", 4..6));
+    check("H(0-60) * * * *", &Refuses("`60` is outside the minute field", 4..6));
     check("H/61 * * * *", &Refuses("the step of `H` must be 1 to 60", 2..4));
     check("H/0 * * * *", &Refuses("the step of `H` must be 1 to 60", 2..3));
     check("0 0 H/29 * *", &Refuses("the step of `H` must be 1 to 28", 6..8));

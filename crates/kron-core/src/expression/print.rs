@@ -57,7 +57,7 @@ impl Timing {
     }
 }
 
-/// The canonical expression: what [`TimingParser::parse`] reads back as the same timing.
+/// The canonical expression: what [`crate::TimingParser::parse`] reads back as the same timing.
 impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.deciding_expression())?;

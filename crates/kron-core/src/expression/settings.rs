@@ -183,7 +183,7 @@ fn expand_salt(text: &str, host: Host<'_>) -> Result<String, Finding> {
         }
         let unknown = |flag: &str, what: &str| {
             Finding::configuration(0..0, format!("the salt names {what}, which is not known here"))
-                .help(format!("give `{flag}`"))
+                .help(format!("commands that look ahead take `{flag}`"))
         };
         match characters.next() {
             Some('%') => salt.push('%'),

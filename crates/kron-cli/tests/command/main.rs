@@ -1,0 +1,9 @@
+//! The real `kron`, from outside: what it prints, what it answers to programs, how it behaves
+//! towards shells and machines, and what it does with hostile input.
+
+mod answers;
+mod hostile;
+mod kron;
+mod manners;
+mod scratch;
+mod snapshots;
