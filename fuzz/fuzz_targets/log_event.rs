@@ -11,7 +11,8 @@ fuzz_target!(|line: &str| {
         Err(finding) => check_message(&finding),
         Ok(None) => {}
         Ok(Some(event)) => {
-            let again = DecisionEvent::parse(&event.to_json()).expect("readable").expect("an event");
+            let again =
+                DecisionEvent::parse(&event.to_json()).expect("readable").expect("an event");
             assert_eq!(again, event);
             match (event.replay(&mut parser), again.replay(&mut parser)) {
                 (Ok(first), Ok(second)) => assert_eq!(first, second),
