@@ -4,6 +4,7 @@
 //! allocate, and it is defined to the bit: the same input gives the same answer on every machine
 //! and for ever within a major version.
 
+use crate::civil::DAY_SECONDS;
 use crate::constraint::{Constraints, Rejection};
 use crate::distribution::{Distribution, Sampler};
 use crate::finding::Finding;
@@ -279,7 +280,12 @@ impl Placement {
         let Some((window_start, window_end)) = self.window.bounds(nominal) else {
             return Err(outside("window"));
         };
-        if !(1..=9999).contains(&self.zone.wall_at(nominal).date().year) {
+        // Only at the very ends of time can the date be another year's in some zone.
+        let well_inside =
+            UtcSecond::MIN.unix() + 2 * DAY_SECONDS..UtcSecond::MAX.unix() - 2 * DAY_SECONDS;
+        if !well_inside.contains(&nominal.unix())
+            && !(1..=9999).contains(&self.zone.wall_at(nominal).date().year)
+        {
             return Err(outside("local date"));
         }
         let period_key = self.seed_strategy.period_key(nominal, &self.zone);
