@@ -12,7 +12,6 @@ use std::ops::Range;
 use kron_core::finding::excerpt;
 use kron_core::{Draft, Fields, Finding, Piece};
 
-use crate::job::Job;
 use crate::load::{LINE_BYTES_MAX, Loader, check_name};
 use crate::settings::{KEYS, Settings, Value};
 use crate::source::Source;
@@ -122,14 +121,7 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     let action = settings.action(&name_span, "command=\"/usr/bin/backup --full\"", &mut findings);
     let sound = loader.report_all(source, findings);
     if let (Some(timing), Some(action), true) = (timing, action, sound) {
-        let job = Job {
-            timing,
-            action,
-            execution: settings.execution(),
-            duration: settings.duration,
-            description: settings.description,
-            origin: source.location(line.at),
-        };
+        let job = settings.into_job(timing, action, source.location(line.at));
         loader.define(source, job, name_span);
     }
 }

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use kron_core::finding::excerpt;
-use kron_core::{Finding, Piece, Seconds};
+use kron_core::{Finding, Piece, Seconds, Timing};
 
-use crate::job::{Action, Execution};
+use crate::job::{Action, Execution, Job};
+use crate::source::Location;
 
 /// The keys of a job that are not about time.
 pub(crate) const KEYS: [&str; 14] = [
@@ -62,8 +63,8 @@ pub(crate) struct Settings {
     execution: Execution,
     /// Whether a command or its shell was given and refused, so that nothing is missing.
     refused: bool,
-    pub(crate) duration: Option<Seconds>,
-    pub(crate) description: Option<String>,
+    duration: Option<Seconds>,
+    description: Option<String>,
 }
 
 #[derive(Debug)]
@@ -162,10 +163,16 @@ impl Settings {
         findings.extend(result.err());
     }
 
-    /// How the job's process is set up.
-    pub(crate) fn execution(&mut self) -> Execution {
-        let env = std::mem::take(&mut self.env).into();
-        Execution { env, ..std::mem::take(&mut self.execution) }
+    /// The job that these settings, its timing and its action make.
+    pub(crate) fn into_job(self, timing: Timing, action: Action, origin: Location) -> Job {
+        Job {
+            timing,
+            action,
+            execution: Execution { env: self.env.into(), ..self.execution },
+            duration: self.duration,
+            description: self.description,
+            origin,
+        }
     }
 
     /// The action these settings describe; `job` is the place to point at when there is none.

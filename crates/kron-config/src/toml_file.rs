@@ -14,7 +14,6 @@ use toml::de::{DeTable, DeValue};
 
 use self::sections::{Name, Section, Sections, Strings};
 use self::texts::Texts;
-use crate::job::Job;
 use crate::load::{Loader, check_name};
 use crate::settings::{KEYS, Settings, Value};
 use crate::source::Source;
@@ -267,14 +266,7 @@ impl Document<'_> {
         let sound = loader.report_all(self.source, findings);
         if let (Some(timing), Some(action), true) = (timing, action, sound) {
             let name_span = self.place(name.span());
-            let job = Job {
-                timing,
-                action,
-                execution: settings.execution(),
-                duration: settings.duration,
-                description: settings.description,
-                origin: self.source.location(name_span.start),
-            };
+            let job = settings.into_job(timing, action, self.source.location(name_span.start));
             loader.define(self.source, job, name_span);
         }
     }
