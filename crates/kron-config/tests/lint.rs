@@ -128,6 +128,8 @@ fn jobs_may_wait_for_their_season() {
         "0 3 * * * @only(dates=2031-01-01..2031-12-31)",
         "*/20 * * * * * @only(date=2071-01-01)",
         "0 0 29 2 * @only(dow=MON)",
+        // Its window ends where the allowed hour does, and touches it in one second.
+        "0 12 * * * @win(before,1s) @only(hours=11;months=DEC)",
         // It meets its hour in one second a day, and only because its window reaches that far.
         "*/5 0-11 * * * @win(after,5m) @only(hours=12)",
     ] {

@@ -195,3 +195,20 @@ fn the_ends_of_time_are_passed_over_and_not_an_end_of_everything() {
     assert!(tokyo.placement().decide(time("9999-12-31T15:00:00Z")).is_err());
     assert!(tokyo.placement().decide(time("9999-12-31T14:59:59Z")).is_ok());
 }
+
+#[test]
+fn a_replacement_that_has_begun_is_not_judged_late() {
+    let job = timing("0 3 * * * @policy(concurrency=replace,deadline=10s)");
+    let decision = job.placement().decide(time("2026-03-01T03:00:00Z")).expect("a decision");
+    let active = [Active::Period(time("2026-02-28T03:00:00Z"))];
+    let verdict = |replacing: Option<UtcSecond>, late: i64| {
+        let past = Past { replacing, ..Past::default() };
+        judge(&decision, &job.policy, &past, &active, decision.nominal.saturating_add(late))
+    };
+    let this = Some(decision.nominal);
+    let missed = |verdict| matches!(verdict, Verdict::Record { outcome: Outcome::Missed, .. });
+    assert_eq!(verdict(None, 10), Verdict::Start { replace: true });
+    assert!(missed(verdict(None, 11)));
+    assert_eq!(verdict(this, 500), Verdict::Start { replace: true });
+    assert!(missed(verdict(Some(time("2026-02-28T03:00:00Z")), 11)), "another period's");
+}
