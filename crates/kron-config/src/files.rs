@@ -81,7 +81,12 @@ pub fn format_of(path: &Path) -> Option<Format> {
     match (name, extension, parent) {
         (_, Some("toml"), _) => Some(Format::Toml),
         (_, Some("krontab"), _) => Some(Format::Krontab),
-        ("crontab", ..) | (_, None, Some("cron.d")) => Some(Format::Crontab(CrontabOwner::System)),
+        // As cron does, so that an editor's backup is not a second set of jobs.
+        (name, _, Some("cron.d")) => name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+            .then_some(Format::Crontab(CrontabOwner::System)),
+        ("crontab", ..) => Some(Format::Crontab(CrontabOwner::System)),
         (_, Some("crontab"), _) | (_, None, Some("crontabs")) => {
             Some(Format::Crontab(CrontabOwner::User(stem.to_owned())))
         }

@@ -62,6 +62,13 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     let mut rest = rest;
     while !rest.text.is_empty() {
         let (word, after_word) = rest.split_word();
+        if word.text.starts_with('#') {
+            findings.push(
+                Finding::configuration(word.span(), "a comment after a job")
+                    .help("comments stand on lines of their own"),
+            );
+            break;
+        }
         let Some(equals) = word.text.find('=').filter(|&equals| equals > 0) else {
             findings.push(
                 Finding::configuration(

@@ -30,6 +30,8 @@ pub(crate) const KEYS: [&str; 14] = [
 const SETTING_BYTES_MAX: usize = 64 * 1024;
 /// Variables an environment may have.
 pub(crate) const ENV_MAX: usize = 256;
+/// The longest usual length of a run, as long as the longest window.
+const DURATION_MAX: Seconds = Seconds::new(366 * 86_400);
 /// Arguments a command may have.
 const ARGUMENTS_MAX: usize = 4_096;
 
@@ -122,7 +124,14 @@ impl Settings {
             "timeout" => self.execution.timeout = Some(positive(value, &span)?),
             "grace" => self.execution.grace = Some(duration(value, &span)?),
             "stdin" => self.execution.stdin = Some(text(value, &span)?.to_owned()),
-            "duration" => self.duration = Some(positive(value, &span)?),
+            "duration" => {
+                let duration = positive(value, &span)?;
+                if duration > DURATION_MAX {
+                    let message = format!("`duration` is at most {DURATION_MAX}");
+                    return Err(Finding::validation(span, message));
+                }
+                self.duration = Some(duration);
+            }
             _ => self.description = Some(text(value, &span)?.to_owned()),
         }
         Ok(())

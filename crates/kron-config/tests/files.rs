@@ -43,6 +43,8 @@ fn a_name_tells_the_format() {
         ("crontab", system.clone()),
         ("/etc/cron.d/php", system),
         ("/etc/cron.d/php.dpkg-old", None),
+        ("/etc/cron.d/php~", None),
+        ("/etc/cron.d/my job", None),
         ("ann.crontab", user("ann")),
         ("/var/spool/cron/crontabs/ann", user("ann")),
         ("/var/spool/cron/crontabs/ann.bak", None),

@@ -110,6 +110,8 @@ fn constraints_that_never_meet_a_period_are_refused() {
         "*/5 0-11 * * * @only(hours=12)",
         "*/5 0-11 * * * @win(after,4m) @only(hours=12)",
         "0 0 0 1 1 * 2027 @win(after,1d) @only(months=FEB)",
+        "30 0 1 1 * @win(after,1h) @only(dates=2026-01-01..9999-12-31;months=JUL)",
+        "0 3 * * MON @only(dow=TUE) @avoid(dates=2026-01-01..2070-01-01)",
     ] {
         let loaded = load(&Format::Krontab, &format!("{schedule} name=a command=x\n"));
         let told: Vec<&str> = loaded.diagnostics.iter().map(|d| d.message.as_str()).collect();
@@ -128,6 +130,9 @@ fn jobs_may_wait_for_their_season() {
         "0 3 * * * @only(dates=2031-01-01..2031-12-31)",
         "*/20 * * * * * @only(date=2071-01-01)",
         "0 0 29 2 * @only(dow=MON)",
+        "0 0 0 * * * 2070-2199 @only(months=JUL)",
+        "* * * * * @win(after,1m) @only(dow=MON) @avoid(dates=2026-01-01..2070-01-01)",
+        "0 3 1 * * @only(dates=2026-01-02..2026-01-03,2090-01-01..2090-02-01)",
         // Its window ends where the allowed hour does, and touches it in one second.
         "0 12 * * * @win(before,1s) @only(hours=11;months=DEC)",
         // It meets its hour in one second a day, and only because its window reaches that far.

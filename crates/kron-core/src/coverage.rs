@@ -1,5 +1,7 @@
 //! How much of a window the constraints leave, and what that means for a period.
 
+use std::ops::Range;
+
 use crate::civil::DAY_SECONDS;
 use crate::decision::{ATTEMPTS_MAX, Placement};
 use crate::time::UtcSecond;
@@ -103,14 +105,16 @@ impl Placement {
     }
 }
 
+/// After this long, a calendar has shown every combination of date and weekday that it soon will.
+const CALENDAR_SECONDS: i64 = 41 * 366 * DAY_SECONDS;
+
 impl Timing {
-    /// Whether any period has an allowed second: in the 40 years from 2026-01-01 or, where the
-    /// constraints name dates, on those. The schedule's own periods are not in question: one that
-    /// never fires is said to be able to.
+    /// Whether any period has an allowed second. `false` is certain: it is said only where a
+    /// bounded look at the calendar settles the matter. The schedule's own periods are not in
+    /// question: one that never fires is said to be able to.
     #[must_use]
     pub fn can_run(&self) -> bool {
         const PERIODS_FIRST: usize = 16;
-        const STRETCHES_MAX: usize = 50_000;
         let placement = self.placement();
         let start = UtcSecond::clamped(HORIZON.start - 1);
         if placement.constraints().is_empty() || self.schedule().next_after(start).is_none() {
@@ -120,33 +124,59 @@ impl Timing {
         if first.any(|nominal| placement.coverage(nominal).is_some_and(|c| c.allowed_seconds > 0)) {
             return true;
         }
-        let horizon = match placement.constraints().only_dates() {
-            None => HORIZON,
+        let conclusive = self.conclusive_range();
+        conclusive.is_none_or(|range| self.may_meet_its_constraints(range))
+    }
+
+    /// A stretch of time that shows whether the constraints are ever met; `None` when none does.
+    fn conclusive_range(&self) -> Option<Range<i64>> {
+        let constraints = self.placement().constraints();
+        let only = constraints.only_dates();
+        let years = self.schedule().named_years();
+        let range = match (years, only, constraints.last_avoided_date()) {
+            (Some(years), ..) => years,
             // A day more on either side: dates are those of the zone.
-            Some((first, last)) => (first - 1) * DAY_SECONDS..(last + 2) * DAY_SECONDS,
+            (None, [(first, _), .., (_, last)] | [(first, last)], _)
+                if i64::from(last - first) * DAY_SECONDS <= CALENDAR_SECONDS =>
+            {
+                (i64::from(*first) - 1) * DAY_SECONDS..(i64::from(*last) + 2) * DAY_SECONDS
+            }
+            (None, [(first, _)], None) => {
+                let start = (i64::from(*first) - 1) * DAY_SECONDS;
+                start..start + CALENDAR_SECONDS
+            }
+            (None, [_, ..], _) => return None,
+            (None, [], avoided) => {
+                let after = avoided.map_or(HORIZON.start, |last| (last + 1) * DAY_SECONDS);
+                let start = after.max(HORIZON.start);
+                start..start + CALENDAR_SECONDS
+            }
         };
+        (UtcSecond::MIN.unix() < range.start && range.end < UtcSecond::MAX.unix()).then_some(range)
+    }
+
+    /// Whether a window meets an allowed stretch of `range`; `true` when there are too many to say.
+    fn may_meet_its_constraints(&self, range: Range<i64>) -> bool {
+        const STRETCHES_MAX: usize = 50_000;
+        let placement = self.placement();
         let lead = placement.window().lead().get_signed();
         let tail = placement.window().length().get_signed() - lead;
         let mut looked_at = 0;
-        let mut from = horizon.start;
-        while from < horizon.end {
-            let to = (from + 366 * DAY_SECONDS).min(horizon.end);
+        let mut from = range.start;
+        while from < range.end {
+            let to = (from + 366 * DAY_SECONDS).min(range.end);
             for (first, end) in placement.allowed_stretches(from, to) {
                 // A window meets the stretch when its nominal time lies within reach of it.
                 let before = UtcSecond::clamped(first - tail - 1);
                 let next = self.schedule().next_after(before);
-                if next.is_some_and(|nominal| nominal.unix() <= end - 1 + lead) {
-                    return true;
-                }
                 looked_at += 1;
-                if looked_at == STRETCHES_MAX {
+                if next.is_some_and(|nominal| nominal.unix() <= end - 1 + lead)
+                    || looked_at == STRETCHES_MAX
+                {
                     return true;
                 }
             }
             from = to;
-            if from - horizon.start > 41 * 366 * DAY_SECONDS {
-                return true;
-            }
         }
         false
     }

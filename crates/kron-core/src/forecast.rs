@@ -182,10 +182,14 @@ pub struct Load<'a> {
 /// Starts a forecast may count.
 pub const STARTS_MAX: u64 = 200_000_000;
 
+/// Runs whose ends a forecast may have to wait for at once.
+pub const ACTIVE_MAX: usize = 2_000_000;
+
 /// The load of all `jobs` over `horizon`. Suspended jobs are only noted.
 ///
 /// # Errors
-/// A validation error when there would be more than [`STARTS_MAX`] starts.
+/// A validation error when there would be more than [`STARTS_MAX`] starts, those before the horizon
+/// whose runs reach into it included, or more than [`ACTIVE_MAX`] ends to wait for at once.
 pub fn forecast(horizon: Horizon, jobs: &[Load<'_>]) -> Result<Forecast, Finding> {
     let running: Vec<&Load<'_>> = jobs.iter().filter(|job| !job.timing.policy.suspend).collect();
     let with_duration = running.iter().filter(|job| job.duration.is_some()).count();
@@ -211,14 +215,14 @@ pub fn forecast(horizon: Horizon, jobs: &[Load<'_>]) -> Result<Forecast, Finding
                 let from = horizon.from.saturating_add(-duration.get_signed() - 1);
                 (timing.due_after(from).filter_map(|decision| decision.chosen), duration)
             }),
-        ));
+        )?);
         forecast.overlapping_nominal = Some(overlapping(
             &horizon,
             lasting().map(|(timing, duration)| {
                 let from = horizon.from.saturating_add(-duration.get_signed() - 1);
                 (timing.schedule().after(from), duration)
             }),
-        ));
+        )?);
     }
     Ok(forecast)
 }
@@ -254,7 +258,7 @@ const SLICE_SECONDS: i64 = 86_400;
 fn overlapping<I: Iterator<Item = UtcSecond>>(
     horizon: &Horizon,
     jobs: impl Iterator<Item = (I, Seconds)>,
-) -> Overlapping {
+) -> Result<Overlapping, Finding> {
     let (from, to) = (horizon.from.unix(), horizon.to.unix());
     let mut jobs: Vec<_> =
         jobs.map(|(starts, length)| (starts.peekable(), length.get_signed())).collect();
@@ -265,11 +269,12 @@ fn overlapping<I: Iterator<Item = UtcSecond>>(
         ends: BinaryHeap::new(),
         busy: 0,
     };
-    let mut changes: Vec<(i64, i32)> = Vec::new();
+    let mut changes = Changes::default();
+    let mut starts_seen = 0;
     let mut slice = from;
     while slice < to {
         let slice_end = (slice + SLICE_SECONDS).min(to);
-        changes.clear();
+        changes.begin(slice);
         for (starts, length) in &mut jobs {
             while let Some(start) = starts.next_if(|start| start.unix() < slice_end) {
                 let (start, end) = (start.unix().max(from), start.unix().saturating_add(*length));
@@ -277,9 +282,15 @@ fn overlapping<I: Iterator<Item = UtcSecond>>(
                     continue;
                 }
                 sweep.busy += i128::from(end.min(to) - start);
-                changes.push((start, 1));
+                starts_seen += 1;
+                if sweep.ends.len() >= ACTIVE_MAX || starts_seen > STARTS_MAX {
+                    let message = "too many runs would be active at once";
+                    return Err(Finding::validation(0..0, message)
+                        .help("a job declares a duration far longer than its period"));
+                }
+                changes.add(start, 1);
                 if end < slice_end {
-                    changes.push((end, -1));
+                    changes.add(end, -1);
                 } else if end < to {
                     sweep.ends.push(Reverse(end));
                 }
@@ -287,15 +298,54 @@ fn overlapping<I: Iterator<Item = UtcSecond>>(
         }
         while let Some(Reverse(end)) = sweep.ends.peek().copied().filter(|end| end.0 < slice_end) {
             sweep.ends.pop();
-            changes.push((end, -1));
+            changes.add(end, -1);
         }
-        changes.sort_unstable();
-        sweep.pass(slice, slice_end, &changes);
+        sweep.pass(slice, slice_end, changes.in_order());
         slice = slice_end;
     }
-    Overlapping {
+    Ok(Overlapping {
         most_per_bucket: sweep.most_per_bucket,
         mean: sweep.busy as f64 / (to - from) as f64,
+    })
+}
+
+/// The changes of one slice: a list while they are few, a count per second when they are many.
+#[derive(Default)]
+struct Changes {
+    slice: i64,
+    list: Vec<(i64, i32)>,
+    per_second: Vec<i32>,
+}
+
+impl Changes {
+    fn begin(&mut self, slice: i64) {
+        self.slice = slice;
+        self.list.clear();
+        self.per_second.clear();
+    }
+
+    fn add(&mut self, t: i64, change: i32) {
+        self.list.push((t, change));
+        if self.list.len() > SLICE_SECONDS as usize {
+            self.condense();
+        }
+    }
+
+    fn condense(&mut self) {
+        self.per_second.resize(SLICE_SECONDS as usize, 0);
+        for (t, change) in self.list.drain(..) {
+            self.per_second[(t - self.slice) as usize] += change;
+        }
+    }
+
+    fn in_order(&mut self) -> &[(i64, i32)] {
+        if !self.per_second.is_empty() {
+            self.condense();
+            let seconds = (self.slice..).zip(self.per_second.drain(..));
+            self.list.extend(seconds.filter(|(_, change)| *change != 0));
+        }
+        self.list.sort_unstable();
+        &self.list
     }
 }
 
@@ -386,6 +436,7 @@ mod tests {
                 (std::iter::once(UtcSecond::from_unix(start + at).unwrap()), Seconds::new(length))
             }),
         )
+        .unwrap()
     }
 
     #[test]
@@ -439,6 +490,20 @@ mod tests {
         let forecast = forecast(hours, &[job]).unwrap();
         assert_eq!(forecast.chosen.total, 0);
         assert_eq!(forecast.overlapping.unwrap().most_per_bucket, [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_duration_that_piles_up_runs_without_end_is_refused() {
+        let mut parser = TimingParser::new();
+        let timing = parser.parse("* * * * * *", "pile", Host::default()).unwrap();
+        let months = horizon("2026-03-01T00:00:00Z", "2026-05-01T00:00:00Z", 86_400);
+        let pile = Load { timing: &timing, duration: Some(Seconds::new(30 * 86_400)) };
+        assert!(forecast(months, &[pile]).is_err());
+        let hour = horizon("2026-03-01T00:00:00Z", "2026-03-01T01:00:00Z", 600);
+        // Many changes in one slice are counted by the second.
+        let job = Load { timing: &timing, duration: Some(Seconds::new(200_000)) };
+        let dense = forecast(hour, &[job, job]).unwrap().overlapping.unwrap();
+        assert_eq!(dense.most_per_bucket, [400_000; 6]);
     }
 
     #[test]

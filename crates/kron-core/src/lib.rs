@@ -86,7 +86,7 @@ pub use event::{DecisionEvent, Difference};
 pub use expression::{Argument, Draft, Fields, Host, Modifier, TimingParser};
 pub use finding::{Category, Finding, Piece, Severity};
 pub use forecast::{
-    BUCKETS_MAX, Forecast, Horizon, Load, Overlapping, STARTS_MAX, Starts, forecast,
+    ACTIVE_MAX, BUCKETS_MAX, Forecast, Horizon, Load, Overlapping, STARTS_MAX, Starts, forecast,
 };
 pub use policy::{Concurrency, Policy};
 pub use record::{

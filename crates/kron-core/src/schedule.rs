@@ -405,15 +405,18 @@ impl Schedule {
 
     /// The time that shortest gaps are looked for in.
     fn horizon(&self) -> Range<i64> {
-        match self.pattern.year_span() {
+        match self.named_years() {
             None => HORIZON,
-            Some((first, last)) => {
-                let new_year = |year| Date { year, month: 1, day: 1 }.to_days() * DAY_SECONDS;
-                // A day more on either side: years are those of the zone.
-                (new_year(first) - DAY_SECONDS).min(HORIZON.start)
-                    ..(new_year(last + 1) + DAY_SECONDS).max(HORIZON.end)
-            }
+            Some(years) => years.start.min(HORIZON.start)..years.end.max(HORIZON.end),
         }
+    }
+
+    /// The time from the first to the last year that the year field names, if there is one, and a
+    /// day more on either side, since years are those of the zone.
+    pub(crate) fn named_years(&self) -> Option<Range<i64>> {
+        let (first, last) = self.pattern.year_span()?;
+        let new_year = |year| Date { year, month: 1, day: 1 }.to_days() * DAY_SECONDS;
+        Some(new_year(first) - DAY_SECONDS..new_year(last + 1) + DAY_SECONDS)
     }
 
     /// The first two nominal times from `first` on that are `gap` apart.

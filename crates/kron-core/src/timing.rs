@@ -130,30 +130,53 @@ impl Timing {
         while let Some(earlier) = before(&due[0]).filter(|earlier| earlier.due() == current.due()) {
             due.insert(0, earlier);
         }
-        let floor =
-            [past.created_at, past.resumed_at, past.effective_from].into_iter().max().flatten();
-        let first = match (past.last_handled, floor) {
-            (None, None) => None,
-            (handled, floor) => {
-                let handled = handled.unwrap_or(UtcSecond::MIN);
-                let floor = floor.unwrap_or(UtcSecond::MIN);
-                // Whatever fell due after the floor has its nominal time after this.
-                let from = floor.saturating_add(-self.placement.window().length().get_signed());
-                self.periods_after(handled.max(from.saturating_add(-1)))
-                    .find(|decision| decision.due() > floor)
-                    .filter(|decision| decision.nominal < due[0].nominal)
-            }
+        let Some(from) = self.first_unhandled(past) else {
+            due.retain(unhandled);
+            return Backlog { due, ..Backlog::default() };
         };
-        let superseded = first.map(|first| {
-            let mut stretch = PeriodStretch { first: first.nominal, last: first.nominal, count: 1 };
-            for nominal in self.schedule.after(first.nominal).take_while(|n| *n < due[0].nominal) {
-                stretch.last = nominal;
-                stretch.count += 1;
-            }
-            stretch
-        });
+        let end = due[0].nominal;
+        // Chosen times are in period order, so the change of definition falls between two periods.
+        let split = match past.effective_from {
+            None => from,
+            Some(changed) => self
+                .periods_after(from.saturating_add(-1))
+                .find(|decision| decision.due() > changed || decision.nominal >= end)
+                .map_or(end, |decision| decision.nominal),
+        };
+        let redefined = self.stretch(from, split.min(end));
+        let superseded = self.stretch(split, end);
         due.retain(unhandled);
-        Backlog { superseded, due }
+        Backlog { redefined, superseded, due }
+    }
+
+    /// The nominal time of the first period that has no outcome and should have one; `None` when
+    /// nothing is known about the past.
+    fn first_unhandled(&self, past: &Past) -> Option<UtcSecond> {
+        let handled = past.last_handled.unwrap_or(UtcSecond::MIN);
+        // What fell due before the job existed or while it was suspended has no outcome.
+        let floor = match (past.created_at.max(past.resumed_at), past.last_handled) {
+            (Some(floor), _) => floor,
+            (None, Some(handled)) => return self.schedule.next_after(handled),
+            (None, None) => past.effective_from?,
+        };
+        // Whatever fell due after the floor has its nominal time after this.
+        let reach = self.placement.window().length().get_signed();
+        self.periods_after(handled.max(floor.saturating_add(-reach - 1)))
+            .find(|decision| decision.due() > floor)
+            .map(|decision| decision.nominal)
+    }
+
+    /// The periods with nominal times in `from..to`, if there are any.
+    fn stretch(&self, from: UtcSecond, to: UtcSecond) -> Option<PeriodStretch> {
+        let mut nominals =
+            self.schedule.after(from.saturating_add(-1)).take_while(|nominal| *nominal < to);
+        let first = nominals.next()?;
+        let start = PeriodStretch { first, last: first, count: 1 };
+        Some(nominals.fold(start, |stretch, last| PeriodStretch {
+            last,
+            count: stretch.count + 1,
+            ..stretch
+        }))
     }
 
     /// A hash of everything that decides: schedule, zone, daylight saving, window, distribution,
@@ -195,6 +218,10 @@ impl Timing {
 /// What [`Timing::backlog`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
+    /// Unhandled periods that a later one has overtaken and that fell due at or before the present
+    /// definition took effect. They are skipped, reason [`crate::Reason::DefinitionChanged`], and
+    /// recorded as one stretch before anything else.
+    pub redefined: Option<PeriodStretch>,
     /// Unhandled periods that a later one has overtaken. They are missed, reason
     /// [`crate::Reason::Superseded`], and recorded as one stretch before anything that is due.
     pub superseded: Option<PeriodStretch>,

@@ -28,8 +28,8 @@ pub struct Past {
     pub effective_from: Option<UtcSecond>,
     /// When a suspension was last lifted; a period due at or before it has no outcome.
     pub resumed_at: Option<UtcSecond>,
-    /// The period whose replacement of an active execution has begun. Its deadline was judged
-    /// then, and is not judged again.
+    /// The period whose replacement of an active execution has begun. It was judged then, and is
+    /// not judged again.
     pub replacing: Option<UtcSecond>,
 }
 
@@ -199,6 +199,10 @@ pub fn judge(
     if active.contains(&Active::Period(decision.nominal)) {
         return Verdict::Leave { reason: Reason::AlreadyStarted };
     }
+    // What was signalled to make room is gone: neither an edit nor the time that took stops it now.
+    if past.replacing == Some(decision.nominal) {
+        return Verdict::Start { replace: !active.is_empty() };
+    }
     if policy.suspend {
         return Verdict::Leave { reason: Reason::Suspended };
     }
@@ -220,7 +224,7 @@ pub fn judge(
         return Verdict::Record { outcome: Outcome::Unschedulable, reason: Reason::NoCandidate };
     };
     let late = Seconds::new(now.since(chosen).unsigned_abs());
-    if late > policy.deadline && past.replacing != Some(decision.nominal) {
+    if late > policy.deadline {
         return Verdict::Record {
             outcome: Outcome::Missed,
             reason: Reason::DeadlineExceeded { late },

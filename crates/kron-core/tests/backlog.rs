@@ -54,6 +54,18 @@ fn the_current_period_is_due_and_older_ones_are_one_stretch() {
     );
     let resumed = Past { resumed_at: Some(time("2026-03-01T06:10:00Z")), ..past };
     check(&resumed, "2026-03-01T07:30:00Z", &["2026-03-01T07:00:00Z"], None);
+    // Periods from before an edit are told apart from those after it.
+    let edited = Past { effective_from: Some(time("2026-03-01T04:30:00Z")), ..past };
+    let backlog = hourly.backlog(&edited, time("2026-03-01T07:30:00Z"));
+    let stretch = |first: &str, last: &str, count| {
+        Some(PeriodStretch { first: time(first), last: time(last), count })
+    };
+    assert_eq!(backlog.redefined, stretch("2026-03-01T03:00:00Z", "2026-03-01T04:00:00Z", 2));
+    assert_eq!(backlog.superseded, stretch("2026-03-01T05:00:00Z", "2026-03-01T06:00:00Z", 2));
+    assert_eq!(nominals(&backlog), ["2026-03-01T07:00:00Z"]);
+    let backlog = hourly.backlog(&edited, time("2026-03-01T04:45:00Z"));
+    assert_eq!(backlog.redefined, stretch("2026-03-01T03:00:00Z", "2026-03-01T03:00:00Z", 1));
+    assert_eq!((backlog.superseded, nominals(&backlog).len()), (None, 1));
     // Nothing is known about the past: nothing can be said to have been missed.
     check(&Past::default(), "2026-03-01T07:30:00Z", &["2026-03-01T07:00:00Z"], None);
     // A year of downtime is one stretch and quickly found.
@@ -206,6 +218,15 @@ fn a_replacement_that_has_begun_is_not_judged_late() {
         judge(&decision, &job.policy, &past, &active, decision.nominal.saturating_add(late))
     };
     let this = Some(decision.nominal);
+    // Nor does an edit, or a suspension, stop what has been signalled to make room.
+    let edited = Past { replacing: this, effective_from: this, ..Past::default() };
+    let suspended = kron_core::Policy { suspend: true, ..job.policy };
+    let now = decision.nominal.saturating_add(5);
+    assert_eq!(
+        judge(&decision, &job.policy, &edited, &active, now),
+        Verdict::Start { replace: true }
+    );
+    assert_eq!(judge(&decision, &suspended, &edited, &[], now), Verdict::Start { replace: false });
     let missed = |verdict| matches!(verdict, Verdict::Record { outcome: Outcome::Missed, .. });
     assert_eq!(verdict(None, 10), Verdict::Start { replace: true });
     assert!(missed(verdict(None, 11)));

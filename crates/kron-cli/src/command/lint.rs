@@ -11,6 +11,9 @@ use crate::failure::{Exit, Failure};
 use crate::jobs;
 use crate::text::count;
 
+/// Doubts about valid jobs that are told.
+const DOUBTS_MAX: usize = 1_000;
+
 #[derive(Serialize)]
 struct Row<'a> {
     severity: &'static str,
@@ -25,9 +28,9 @@ struct Row<'a> {
 pub(crate) fn run(args: &LintArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let loaded = jobs::load(&args.files, &args.read)?;
     let mut diagnostics = loaded.diagnostics;
-    for job in &loaded.jobs {
-        diagnostics.extend(lint(job));
-    }
+    let mut doubts = loaded.jobs.iter().flat_map(lint);
+    diagnostics.extend(doubts.by_ref().take(DOUBTS_MAX));
+    let cut_short = loaded.cut_short || doubts.next().is_some();
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = diagnostics.len() - errors;
     match args.format {
@@ -41,7 +44,7 @@ pub(crate) fn run(args: &LintArgs, out: &mut dyn Write) -> Result<Exit, Failure>
             for diagnostic in &diagnostics {
                 writeln!(out, "{diagnostic}\n")?;
             }
-            if loaded.cut_short {
+            if cut_short {
                 writeln!(out, "{}\n", jobs::CUT_SHORT)?;
             }
             writeln!(

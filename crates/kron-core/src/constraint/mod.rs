@@ -158,11 +158,14 @@ impl Constraints {
         Some(Rejection { side: Side::Avoid, clause: matching.texts(kind).concat() })
     }
 
-    /// The first and last day that `only` names by date, counted from 1970-01-01; `None` when it
-    /// names none.
-    pub(crate) fn only_dates(&self) -> Option<(i64, i64)> {
-        let dates = &self.0.as_ref()?.only.dates;
-        Some((i64::from(dates.first()?.0), i64::from(dates.last()?.1)))
+    /// First and last day of each range of dates that `only` names, counted from 1970-01-01.
+    pub(crate) fn only_dates(&self) -> &[(i32, i32)] {
+        self.0.as_ref().map_or(&[], |compiled| &compiled.only.dates)
+    }
+
+    /// The last day that `avoid` names by date, counted from 1970-01-01.
+    pub(crate) fn last_avoided_date(&self) -> Option<i64> {
+        Some(i64::from(self.0.as_ref()?.avoid.dates.last()?.1))
     }
 
     /// The canonical clauses of a side: one per kind, range of times and range of dates.

@@ -30,9 +30,10 @@ use crate::finding::{Finding, Piece};
 use crate::policy::Policy;
 use crate::schedule::{Dst, Schedule, ShortestGap};
 use crate::seed::SeedStrategy;
+use crate::time::UtcSecond;
 use crate::timing::Timing;
 use crate::window::Window;
-use crate::zone::{self, Zone};
+use crate::zone::{self, HORIZON, Zone};
 
 /// A setting that may follow a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -474,13 +475,19 @@ impl TimingParser {
             });
         let placement = sink.keep(placement);
         let (pattern, pattern_span) = draft.pattern?;
-        if !pattern.is_satisfiable() {
+        let satisfiable = pattern.is_satisfiable();
+        let schedule = Schedule::new(pattern, zone, draft.dst);
+        if !satisfiable {
             sink.findings.push(
                 Finding::warning(pattern_span, "this schedule never fires")
                     .help("no date matches its day and month fields"),
             );
+        } else if schedule.next_after(UtcSecond::clamped(HORIZON.start - 1)).is_none() {
+            sink.findings.push(
+                Finding::warning(pattern_span, "this schedule has no period from 2026-01-01 on")
+                    .help("all years that its year field names are past"),
+            );
         }
-        let schedule = Schedule::new(pattern, zone, draft.dst);
         let placement = placement?.with_seed_strategy(strategy).with_constraints(constraints);
         let fit = self.fits(&schedule, window.length());
         let timing = Timing::checked(schedule, placement, draft.policy, fit)
