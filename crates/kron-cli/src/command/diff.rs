@@ -23,12 +23,7 @@ const LISTED_MAX: usize = 100_000;
 struct JobChange<'a> {
     identity: &'a str,
     presence: Presence,
-    unchanged: u64,
-    moved: u64,
-    appeared: u64,
-    vanished: u64,
-    became_unschedulable: u64,
-    became_schedulable: u64,
+    counts: Counts,
     /// The sum of all movements, in seconds.
     moved_seconds: i128,
     /// What the edit does to the policy, if anything.
@@ -36,6 +31,17 @@ struct JobChange<'a> {
     /// The first changed periods, and how many more there are.
     periods: Vec<Change>,
     left_out: u64,
+}
+
+/// How many of a job's periods stay, and what becomes of the others.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Counts {
+    unchanged: u64,
+    moved: u64,
+    appeared: u64,
+    vanished: u64,
+    became_unschedulable: u64,
+    became_schedulable: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +105,7 @@ fn job_change<'a>(
     let mut change = JobChange {
         identity,
         presence,
-        unchanged: 0,
-        moved: 0,
-        appeared: 0,
-        vanished: 0,
-        became_unschedulable: 0,
-        became_schedulable: 0,
+        counts: Counts::default(),
         moved_seconds: 0,
         policy: old
             .zip(new)
@@ -120,20 +121,20 @@ fn job_change<'a>(
     {
         let period = match compared {
             Compared::Same(_) => {
-                change.unchanged += 1;
+                change.counts.unchanged += 1;
                 continue;
             }
             Compared::Changed(period) => period,
         };
         match period {
             Change::Moved { old, new } => {
-                change.moved += 1;
+                change.counts.moved += 1;
                 change.moved_seconds += i128::from(new.due().since(old.due()));
             }
-            Change::Appeared { .. } => change.appeared += 1,
-            Change::Vanished { .. } => change.vanished += 1,
-            Change::BecameUnschedulable { .. } => change.became_unschedulable += 1,
-            Change::BecameSchedulable { .. } => change.became_schedulable += 1,
+            Change::Appeared { .. } => change.counts.appeared += 1,
+            Change::Vanished { .. } => change.counts.vanished += 1,
+            Change::BecameUnschedulable { .. } => change.counts.became_unschedulable += 1,
+            Change::BecameSchedulable { .. } => change.counts.became_schedulable += 1,
         }
         if change.periods.len() < room {
             change.periods.push(period);
@@ -172,20 +173,20 @@ impl JobChange<'_> {
                 parts.push(format!("{} {verb}", count(number, "period")));
             }
         };
-        add(self.appeared, "appear");
-        add(self.vanished, "vanish");
-        add(self.became_unschedulable, "become unschedulable");
-        add(self.became_schedulable, "become schedulable");
-        if self.moved > 0 {
-            let mean = (self.moved_seconds / i128::from(self.moved)) as i64;
+        add(self.counts.appeared, "appear");
+        add(self.counts.vanished, "vanish");
+        add(self.counts.became_unschedulable, "become unschedulable");
+        add(self.counts.became_schedulable, "become schedulable");
+        if self.counts.moved > 0 {
+            let mean = (self.moved_seconds / i128::from(self.counts.moved)) as i64;
             parts.push(format!(
                 "{} move, by {} on average",
-                count(self.moved, "period"),
+                count(self.counts.moved, "period"),
                 signed(mean)
             ));
         }
-        if self.unchanged > 0 {
-            parts.push(format!("{} stay", count(self.unchanged, "period")));
+        if self.counts.unchanged > 0 {
+            parts.push(format!("{} stay", count(self.counts.unchanged, "period")));
         }
         if parts.is_empty() {
             parts.push("no period in this time".to_owned());
@@ -275,12 +276,8 @@ struct DiffRecord<'a> {
 struct JobRecord<'a> {
     identity: &'a str,
     change: &'static str,
-    unchanged: u64,
-    moved: u64,
-    appeared: u64,
-    vanished: u64,
-    became_unschedulable: u64,
-    became_schedulable: u64,
+    #[serde(flatten)]
+    counts: Counts,
     policy: Option<&'a str>,
     periods: Vec<PeriodRecord>,
     periods_left_out: u64,
@@ -328,12 +325,7 @@ fn record<'a>(
                     Presence::Removed => "removed",
                     Presence::Edited | Presence::Same => "edited",
                 },
-                unchanged: change.unchanged,
-                moved: change.moved,
-                appeared: change.appeared,
-                vanished: change.vanished,
-                became_unschedulable: change.became_unschedulable,
-                became_schedulable: change.became_schedulable,
+                counts: change.counts,
                 policy: change.policy.as_deref(),
                 periods: change.periods.iter().map(period).collect(),
                 periods_left_out: change.left_out,
