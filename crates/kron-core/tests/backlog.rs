@@ -66,6 +66,11 @@ fn the_current_period_is_due_and_older_ones_are_one_stretch() {
     let backlog = hourly.backlog(&edited, time("2026-03-01T04:45:00Z"));
     assert_eq!(backlog.redefined, stretch("2026-03-01T03:00:00Z", "2026-03-01T03:00:00Z", 1));
     assert_eq!((backlog.superseded, nominals(&backlog).len()), (None, 1));
+    // A period that falls due in the very second of the edit is from before it.
+    let at_once = Past { effective_from: Some(time("2026-03-01T04:00:00Z")), ..past };
+    let backlog = hourly.backlog(&at_once, time("2026-03-01T06:30:00Z"));
+    assert_eq!(backlog.redefined, stretch("2026-03-01T03:00:00Z", "2026-03-01T04:00:00Z", 2));
+    assert_eq!(backlog.superseded, stretch("2026-03-01T05:00:00Z", "2026-03-01T05:00:00Z", 1));
     // Nothing is known about the past: nothing can be said to have been missed.
     check(&Past::default(), "2026-03-01T07:30:00Z", &["2026-03-01T07:00:00Z"], None);
     // A year of downtime is one stretch and quickly found.
