@@ -12,8 +12,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::job::{Action, Execution, Job};
 use crate::load::{CrontabOwner, LINE_BYTES_MAX, Loader};
-use crate::settings::{ENV_MAX, check_variable, is_account};
+use crate::settings::{ENV_MAX, check_variable};
 use crate::source::Source;
+use crate::value::is_account;
 
 /// Bytes that the environments of one file's entries may have together.
 const ENV_BYTES_MAX: usize = 16 * 1024 * 1024;

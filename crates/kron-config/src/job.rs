@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kron_core::{Seconds, Timing};
 
+use crate::limit::Limit;
 use crate::source::Location;
 
 /// A complete job definition.
@@ -45,7 +46,37 @@ pub enum Action {
     },
 }
 
-/// How a job's process is set up; what is absent is left to the daemon's defaults.
+/// Where the output of a run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// To a log file of the run, up to a size.
+    Log,
+    /// To where the daemon's own goes.
+    Inherit,
+    /// Nowhere.
+    Discard,
+    /// To the system's log.
+    Syslog,
+}
+
+impl Output {
+    /// Every output.
+    pub const ALL: [Output; 4] = [Output::Log, Output::Inherit, Output::Discard, Output::Syslog];
+
+    /// As it is written in a job file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Output::Log => "log",
+            Output::Inherit => "inherit",
+            Output::Discard => "discard",
+            Output::Syslog => "syslog",
+        }
+    }
+}
+
+/// How a job's process is set up; what is absent is left to the daemon's defaults, which
+/// [`crate::DaemonSettings::for_job`] fills in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Execution {
     /// The user it runs as.
@@ -66,4 +97,12 @@ pub struct Execution {
     pub grace: Option<Seconds>,
     /// What it reads on standard input; nothing when absent.
     pub stdin: Option<String>,
+    /// Where its output goes.
+    pub output: Option<Output>,
+    /// The bytes of one run's log.
+    pub log_bytes_max: Option<u64>,
+    /// Limits on what it may use, each resource at most once, in the order of [`crate::Resource`].
+    pub limits: Box<[Limit]>,
+    /// Whether it and its children can never gain privileges, as by a set-user-id program.
+    pub no_new_privileges: bool,
 }

@@ -12,9 +12,11 @@ use std::ops::Range;
 use kron_core::finding::excerpt;
 use kron_core::{Draft, Fields, Finding, Piece};
 
+use crate::limit::Resource;
 use crate::load::{LINE_BYTES_MAX, Loader, check_name};
-use crate::settings::{KEYS, Settings, Value};
+use crate::settings::{KEYS, Settings};
 use crate::source::Source;
+use crate::value::Value;
 
 /// What a job is called while its line gives it no valid name.
 const NAMELESS: &str = "nameless";
@@ -58,7 +60,7 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     let mut settings = Settings::default();
     let mut name: Option<String> = None;
     let mut name_span = schedule.trim().span();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Vec<&'static str> = Vec::new();
     let mut rest = rest;
     while !rest.text.is_empty() {
         let (word, after_word) = rest.split_word();
@@ -90,22 +92,27 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
             }
         };
         rest = after;
-        let Some(known) = KEYS.iter().find(|known| **known == key.text) else {
+        let Some(known) = known_settings().find(|known| *known == key.text) else {
+            let known: Vec<&str> = known_settings().collect();
             findings.push(
                 Finding::configuration(
                     key.span(),
                     format!("unknown setting `{}`", excerpt(key.text)),
                 )
-                .nearest(key.text, KEYS, format!("expected {}", KEYS.join(", "))),
+                .nearest(
+                    key.text,
+                    known_settings(),
+                    format!("expected {}", known.join(", ")),
+                ),
             );
             continue;
         };
-        if seen.contains(known) && *known != "env" {
+        if seen.contains(&known) && known != "env" {
             findings.push(Finding::configuration(key.span(), format!("`{known}` is given twice")));
             continue;
         }
         seen.push(known);
-        if *known == "name" {
+        if known == "name" {
             name_span = span;
             match check_name(&value, &name_span) {
                 Ok(()) => name = Some(value),
@@ -131,6 +138,11 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
         let job = settings.into_job(timing, action, source.location(line.at));
         loader.define(source, job, name_span);
     }
+}
+
+/// What a line may set.
+fn known_settings() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().chain(["name"]).chain(Resource::ALL.map(Resource::setting))
 }
 
 /// Key, value, the value's place, and what follows.

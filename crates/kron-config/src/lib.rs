@@ -3,7 +3,8 @@
 //!
 //! [`Loader`] takes texts and yields [`Job`]s and [`Diagnostic`]s. It reports every fault of every
 //! text at once, each with file, line and column; it never stops at the first. What it yields is
-//! complete: defaults filled in, zones resolved, windows proven not to overlap.
+//! complete: defaults filled in, zones resolved, windows proven not to overlap. Beside the jobs there
+//! may be the daemon's own settings ([`DaemonSettings`]).
 //!
 //! - native texts ([`Format::Toml`], [`Format::Krontab`]): any error means nothing may be
 //!   scheduled from the whole load ([`Loaded::is_usable`]);
@@ -12,18 +13,23 @@
 //! Only [`files`] touches the file system; everything else is a function of texts.
 
 mod crontab;
+mod daemon;
 mod diagnostic;
 pub mod files;
 mod job;
 mod krontab;
+mod limit;
 mod lint;
 mod load;
 mod settings;
 mod source;
 mod toml_file;
+mod value;
 
+pub use daemon::{DaemonSettings, RunSettings};
 pub use diagnostic::Diagnostic;
-pub use job::{Action, Execution, Job};
+pub use job::{Action, Execution, Job, Output};
+pub use limit::{Limit, Resource};
 pub use lint::{CoverageReport, lint};
 pub use load::{CrontabOwner, Format, Loaded, Loader, Options};
 pub use source::{Location, Source};

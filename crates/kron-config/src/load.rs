@@ -6,6 +6,7 @@ use std::ops::Range;
 use kron_core::finding::excerpt;
 use kron_core::{Finding, Host, NAME_BYTES_MAX, TimingParser, Zone};
 
+use crate::daemon::DaemonSettings;
 use crate::diagnostic::Diagnostic;
 use crate::job::Job;
 use crate::source::{Location, Source};
@@ -23,7 +24,7 @@ const JOBS_MAX: usize = 250_000;
 /// How a text is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Tables `[job.NAME]`.
+    /// Tables `[job.NAME]`, and `[daemon]`.
     Toml,
     /// One job a line, with `name=` and other settings.
     Krontab,
@@ -74,6 +75,9 @@ pub struct Loader {
     parser: TimingParser,
     jobs: Vec<Job>,
     places: HashMap<Box<str>, Location>,
+    daemon: DaemonSettings,
+    /// Where each key of `[daemon]` was given, sound or not.
+    daemon_places: HashMap<&'static str, Location>,
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
     diagnostics: Vec<Diagnostic>,
@@ -89,6 +93,8 @@ pub struct Loader {
 pub struct Loaded {
     /// The jobs, in the order of their texts.
     pub jobs: Vec<Job>,
+    /// The daemon's settings, merged from all texts, with defaults for what none of them sets.
+    pub daemon: DaemonSettings,
     /// Every fault and doubt, in the order of their texts.
     pub diagnostics: Vec<Diagnostic>,
     /// Whether there were so many errors that the rest was not read.
@@ -126,6 +132,8 @@ impl Loader {
             parser: TimingParser::new(),
             jobs: Vec::new(),
             places: HashMap::new(),
+            daemon: DaemonSettings::default(),
+            daemon_places: HashMap::new(),
             crontab_entries: HashMap::new(),
             diagnostics: Vec::new(),
             error_count: 0,
@@ -150,6 +158,7 @@ impl Loader {
     pub fn finish(self) -> Loaded {
         Loaded {
             jobs: self.jobs,
+            daemon: self.daemon,
             diagnostics: self.diagnostics,
             cut_short: self.cut_short,
             native_errors: self.native_errors,
@@ -203,6 +212,20 @@ impl Loader {
         let sound = !findings.iter().any(Finding::is_error);
         findings.into_iter().for_each(|finding| self.report(source, finding));
         sound
+    }
+
+    /// The daemon's settings, to apply `key` of `[daemon]` to, which stands at `place`; or the place
+    /// where the key was given before.
+    pub(crate) fn define_daemon_key(
+        &mut self,
+        key: &'static str,
+        place: Location,
+    ) -> Result<&mut DaemonSettings, Location> {
+        if let Some(first) = self.daemon_places.get(key) {
+            return Err(first.clone());
+        }
+        self.daemon_places.insert(key, place);
+        Ok(&mut self.daemon)
     }
 
     /// Takes a job in, unless its name is taken or it could never run.

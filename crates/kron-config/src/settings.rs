@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use kron_core::finding::excerpt;
-use kron_core::{Finding, Piece, Seconds, Timing};
+use kron_core::{Finding, Seconds, Timing};
 
 use crate::job::{Action, Execution, Job};
+use crate::limit::{self, Limit, Resource};
 use crate::source::Location;
+use crate::value::{self, Value, wrong_kind};
 
-/// The keys of a job that are not about time.
-pub(crate) const KEYS: [&str; 14] = [
+/// The keys of a job that are not about time and are the same in every native format. A TOML file
+/// also has `limits`; a krontab line has `name`, and a setting of its own for each limit.
+pub(crate) const KEYS: [&str; 16] = [
     "command",
     "shell",
     "user",
@@ -21,13 +24,13 @@ pub(crate) const KEYS: [&str; 14] = [
     "timeout",
     "grace",
     "stdin",
+    "output",
+    "log_size",
+    "no_new_privileges",
     "duration",
     "description",
-    "name",
 ];
 
-/// Bytes a single setting may have.
-const SETTING_BYTES_MAX: usize = 64 * 1024;
 /// Variables an environment may have.
 pub(crate) const ENV_MAX: usize = 256;
 /// The longest usual length of a run, as long as the longest window.
@@ -35,33 +38,13 @@ const DURATION_MAX: Seconds = Seconds::new(366 * 86_400);
 /// Arguments a command may have.
 const ARGUMENTS_MAX: usize = 4_096;
 
-/// A value as its format gives it. Krontab lines know only texts.
-pub(crate) enum Value<'a> {
-    Text(&'a str),
-    Integer { text: &'a str, radix: u32 },
-    Boolean(bool),
-    List(Vec<(&'a str, Range<usize>)>),
-    Table(Vec<(Piece<'a>, &'a str, Range<usize>)>),
-}
-
-impl Value<'_> {
-    fn kind(&self) -> &'static str {
-        match self {
-            Value::Text(_) => "a text",
-            Value::Integer { .. } => "a number",
-            Value::Boolean(_) => "a truth value",
-            Value::List(_) => "a list",
-            Value::Table(_) => "a table",
-        }
-    }
-}
-
 /// Settings in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     command: Option<(Command, Range<usize>)>,
     shell: Option<bool>,
     env: Vec<(String, String)>,
+    limits: Vec<Limit>,
     execution: Execution,
     /// Whether a command or its shell was given and refused, so that nothing is missing.
     refused: bool,
@@ -84,100 +67,129 @@ impl Settings {
         span: Range<usize>,
         findings: &mut Vec<Finding>,
     ) {
-        if key == "env" {
-            self.set_env(value, &span, findings);
-        } else if let Err(finding) = self.set_one(key, value, span) {
-            self.refuse(key);
-            findings.push(finding);
+        match key {
+            "command" => match command(value, &span) {
+                Ok(command) => self.command = Some((command, span)),
+                Err(faults) => {
+                    self.refused = true;
+                    findings.extend(faults);
+                }
+            },
+            "env" => self.set_env(value, &span, findings),
+            "limits" => self.set_limits(value, &span, findings),
+            _ => {
+                if let Err(finding) = self.set_one(key, value, span) {
+                    self.refused |= key == "shell";
+                    findings.push(finding);
+                }
+            }
         }
     }
 
-    /// Notes that `key` was given with a value that cannot be used.
-    pub(crate) fn refuse(&mut self, key: &str) {
-        self.refused |= matches!(key, "command" | "shell");
-    }
-
     fn set_one(&mut self, key: &str, value: &Value<'_>, span: Range<usize>) -> Result<(), Finding> {
+        if let Some(resource) = Resource::of_setting(key) {
+            self.limits.push(limit::limit(resource, value, &span)?);
+            return Ok(());
+        }
+        let execution = &mut self.execution;
         match key {
-            "command" => self.command = Some((command(value, &span)?, span)),
-            "shell" => self.shell = Some(boolean(value, &span)?),
-            "user" => self.execution.user = Some(name(value, &span)?),
-            "group" => self.execution.group = Some(name(value, &span)?),
-            "cwd" => {
-                let path = text(value, &span)?;
-                if !path.starts_with('/') {
-                    return Err(Finding::validation(
-                        span,
-                        format!("`{}` is not an absolute path", excerpt(path)),
-                    ));
-                }
-                self.execution.cwd = Some(path.to_owned());
-            }
-            "umask" => self.execution.umask = Some(umask(value, &span)?),
+            "shell" => self.shell = Some(value::boolean(value, &span)?),
+            "user" => execution.user = Some(value::account(value, &span)?),
+            "group" => execution.group = Some(value::account(value, &span)?),
+            "cwd" => execution.cwd = Some(value::absolute_path(value, &span)?),
+            "umask" => execution.umask = Some(value::umask(value, &span)?),
             "nice" => {
-                let nice = integer(value, &span)?;
+                let nice = value::integer(value, &span)?;
                 let nice = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice));
-                self.execution.nice = Some(
+                execution.nice = Some(
                     nice.ok_or_else(|| Finding::validation(span, "`nice` goes from -20 to 19"))?,
                 );
             }
-            "timeout" => self.execution.timeout = Some(positive(value, &span)?),
-            "grace" => self.execution.grace = Some(duration(value, &span)?),
-            "stdin" => self.execution.stdin = Some(text(value, &span)?.to_owned()),
+            "timeout" => execution.timeout = Some(value::positive(value, &span)?),
+            "grace" => execution.grace = Some(value::duration(value, &span)?),
+            "stdin" => execution.stdin = Some(value::text(value, &span)?.to_owned()),
+            "output" => execution.output = Some(value::output(value, &span)?),
+            "log_size" => execution.log_bytes_max = Some(value::log_bytes(value, &span)?),
+            "no_new_privileges" => execution.no_new_privileges = value::boolean(value, &span)?,
             "duration" => {
-                let duration = positive(value, &span)?;
+                let duration = value::positive(value, &span)?;
                 if duration > DURATION_MAX {
                     let message = format!("`duration` is at most {DURATION_MAX}");
                     return Err(Finding::validation(span, message));
                 }
                 self.duration = Some(duration);
             }
-            _ => self.description = Some(text(value, &span)?.to_owned()),
+            _ => self.description = Some(value::text(value, &span)?.to_owned()),
         }
         Ok(())
     }
 
     fn set_env(&mut self, value: &Value<'_>, span: &Range<usize>, findings: &mut Vec<Finding>) {
-        let mut add = |key: &str, key_span: Range<usize>, value: &str, value_span: Range<usize>| {
-            check_variable(key, &key_span)?;
-            check_text(value, &value_span)?;
-            if self.env.iter().any(|(known, _)| known == key) {
-                return Err(Finding::configuration(key_span, format!("`{key}` is set twice")));
-            }
-            if self.env.len() == ENV_MAX {
-                return Err(Finding::validation(
-                    key_span,
-                    format!("more than {ENV_MAX} variables"),
-                ));
-            }
-            self.env.push((key.to_owned(), value.to_owned()));
-            Ok(())
-        };
-        let result = match value {
-            Value::Table(entries) => {
-                findings.extend(entries.iter().filter_map(|(key, value, span)| {
-                    add(key.text, key.span(), value, span.clone()).err()
-                }));
+        let mut add =
+            |key: &str, key_span: Range<usize>, value: &Value<'_>, value_span: &Range<usize>| {
+                check_variable(key, &key_span)?;
+                let value = value::inner_text(value, value_span)?;
+                if self.env.iter().any(|(known, _)| known == key) {
+                    return Err(Finding::configuration(key_span, format!("`{key}` is set twice")));
+                }
+                if self.env.len() == ENV_MAX {
+                    return Err(Finding::validation(
+                        key_span,
+                        format!("more than {ENV_MAX} variables"),
+                    ));
+                }
+                self.env.push((key.to_owned(), value.to_owned()));
                 Ok(())
-            }
-            Value::Text(text) => match text.split_once('=') {
-                Some((key, value)) => add(key, span.clone(), value, span.clone()),
-                None => Err(Finding::configuration(
-                    span.clone(),
-                    format!("`{}` is not `NAME=value`", excerpt(text)),
-                )),
-            },
-            other => Err(wrong_kind(other, span, "a table such as `{ MODE = \"prod\" }`")),
-        };
+            };
+        let result =
+            match value {
+                Value::Table(entries) => {
+                    findings.extend(entries.iter().filter_map(|(key, value, span)| {
+                        add(key.text, key.span(), value, span).err()
+                    }));
+                    Ok(())
+                }
+                Value::Text(text) => match text.split_once('=') {
+                    Some((key, value)) => add(key, span.clone(), &Value::Text(value), span),
+                    None => Err(Finding::configuration(
+                        span.clone(),
+                        format!("`{}` is not `NAME=value`", excerpt(text)),
+                    )),
+                },
+                other => Err(wrong_kind(other, span, "a table such as `{ MODE = \"prod\" }`")),
+            };
         findings.extend(result.err());
     }
 
+    fn set_limits(&mut self, value: &Value<'_>, span: &Range<usize>, findings: &mut Vec<Finding>) {
+        let Value::Table(entries) = value else {
+            findings.push(wrong_kind(value, span, "a table such as `{ nofile = 1024 }`"));
+            return;
+        };
+        for (key, value, span) in entries {
+            let limit = match Resource::named(key.text) {
+                Some(resource) => limit::limit(resource, value, span),
+                None => Err(limit::unknown(key.text, key.span())),
+            };
+            match limit {
+                Ok(limit) => self.limits.push(limit),
+                Err(finding) => findings.push(finding),
+            }
+        }
+    }
+
     /// The job that these settings, its timing and its action make.
-    pub(crate) fn into_job(self, timing: Timing, action: Action, origin: Location) -> Job {
+    pub(crate) fn into_job(mut self, timing: Timing, action: Action, origin: Location) -> Job {
+        // In one order, so that moving a limit about in the file is no change of the job.
+        self.limits.sort_by_key(|limit| limit.resource);
         Job {
             timing,
             action,
-            execution: Execution { env: self.env.into(), ..self.execution },
+            execution: Execution {
+                env: self.env.into(),
+                limits: self.limits.into(),
+                ..self.execution
+            },
             duration: self.duration,
             description: self.description,
             origin,
@@ -241,23 +253,6 @@ impl Settings {
     }
 }
 
-fn wrong_kind(value: &Value<'_>, span: &Range<usize>, expected: &str) -> Finding {
-    Finding::configuration(span.clone(), format!("expected {expected}, found {}", value.kind()))
-}
-
-fn check_text(text: &str, span: &Range<usize>) -> Result<(), Finding> {
-    if text.len() > SETTING_BYTES_MAX {
-        return Err(Finding::validation(
-            span.clone(),
-            format!("longer than {SETTING_BYTES_MAX} bytes"),
-        ));
-    }
-    if text.contains('\0') {
-        return Err(Finding::validation(span.clone(), "a text with a NUL character"));
-    }
-    Ok(())
-}
-
 /// A variable's name: letters, digits and underscores, and none of Kron's own.
 pub(crate) fn check_variable(name: &str, span: &Range<usize>) -> Result<(), Finding> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -274,104 +269,40 @@ pub(crate) fn check_variable(name: &str, span: &Range<usize>) -> Result<(), Find
     Ok(())
 }
 
-fn text<'a>(value: &Value<'a>, span: &Range<usize>) -> Result<&'a str, Finding> {
+/// What a command is: a line, or words, each of which may be at fault.
+fn command(value: &Value<'_>, span: &Range<usize>) -> Result<Command, Vec<Finding>> {
+    let empty = || vec![Finding::configuration(span.clone(), "an empty command")];
     match value {
-        Value::Text(text) => {
-            check_text(text, span)?;
-            Ok(text)
-        }
-        other => Err(wrong_kind(other, span, "a text")),
-    }
-}
-
-fn name(value: &Value<'_>, span: &Range<usize>) -> Result<String, Finding> {
-    let name = text(value, span)?;
-    if !is_account(name) {
-        return Err(Finding::validation(
-            span.clone(),
-            format!("`{}` is not a user or group", excerpt(name)),
-        ));
-    }
-    Ok(name.to_owned())
-}
-
-/// Whether a user or group can be called this. Systems differ in what they allow; none allows what
-/// would end a field of its account database, or be a path or a schedule's field.
-pub(crate) fn is_account(name: &str) -> bool {
-    const ACCOUNT_BYTES_MAX: usize = 256;
-    let odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | '/' | '*');
-    !name.is_empty() && name.len() <= ACCOUNT_BYTES_MAX && !name.contains(odd)
-}
-
-fn boolean(value: &Value<'_>, span: &Range<usize>) -> Result<bool, Finding> {
-    match value {
-        Value::Boolean(value) => Ok(*value),
-        Value::Text("true") => Ok(true),
-        Value::Text("false") => Ok(false),
-        other => Err(wrong_kind(other, span, "`true` or `false`")),
-    }
-}
-
-fn integer(value: &Value<'_>, span: &Range<usize>) -> Result<i64, Finding> {
-    let parsed = match value {
-        Value::Integer { text, radix } => i64::from_str_radix(text, *radix),
-        Value::Text(text) => text.parse(),
-        other => return Err(wrong_kind(other, span, "a whole number")),
-    };
-    parsed.map_err(|_| Finding::configuration(span.clone(), "not a whole number"))
-}
-
-/// A mask in octal: a text such as `027`, or a TOML number such as `0o27`.
-fn umask(value: &Value<'_>, span: &Range<usize>) -> Result<u32, Finding> {
-    let parsed = match value {
-        Value::Text(text) if text.len() <= 4 => u32::from_str_radix(text, 8).ok(),
-        Value::Integer { text, radix: 8 } => u32::from_str_radix(text, 8).ok(),
-        _ => None,
-    };
-    parsed.filter(|mask| *mask <= 0o777).ok_or_else(|| {
-        Finding::configuration(span.clone(), "not a file mode mask")
-            .help("expected octal digits in quotes, such as `\"027\"`")
-    })
-}
-
-fn duration(value: &Value<'_>, span: &Range<usize>) -> Result<Seconds, Finding> {
-    Seconds::parse(text(value, span)?).map_err(|mut finding| {
-        finding.span = span.clone();
-        finding
-    })
-}
-
-fn positive(value: &Value<'_>, span: &Range<usize>) -> Result<Seconds, Finding> {
-    let duration = duration(value, span)?;
-    if duration == Seconds::ZERO {
-        return Err(Finding::validation(span.clone(), "must be longer than 0s"));
-    }
-    Ok(duration)
-}
-
-fn command(value: &Value<'_>, span: &Range<usize>) -> Result<Command, Finding> {
-    let empty = || Finding::configuration(span.clone(), "an empty command");
-    match value {
-        Value::Text(line) => {
-            check_text(line, span)?;
+        Value::Text(_) => {
+            let line = value::text(value, span).map_err(|finding| vec![finding])?;
             if line.trim().is_empty() {
                 return Err(empty());
             }
-            Ok(Command::Line((*line).to_owned()))
+            Ok(Command::Line(line.to_owned()))
         }
-        Value::List(words) => {
-            if words.len() > ARGUMENTS_MAX {
-                return Err(Finding::validation(
-                    span.clone(),
-                    format!("more than {ARGUMENTS_MAX} words"),
-                ));
+        Value::List(items) => {
+            if items.len() > ARGUMENTS_MAX {
+                let message = format!("more than {ARGUMENTS_MAX} words");
+                return Err(vec![Finding::validation(span.clone(), message)]);
             }
-            words.iter().try_for_each(|(word, span)| check_text(word, span))?;
-            if words.first().is_none_or(|(word, _)| word.is_empty()) {
+            let mut words = Vec::with_capacity(items.len());
+            let mut faults = Vec::new();
+            for (item, span) in items {
+                match value::inner_text(item, span) {
+                    Ok(word) => words.push(word.to_owned()),
+                    Err(finding) => faults.push(finding),
+                }
+            }
+            if !faults.is_empty() {
+                return Err(faults);
+            }
+            if words.first().is_none_or(String::is_empty) {
                 return Err(empty());
             }
-            Ok(Command::Arguments(words.iter().map(|(word, _)| (*word).to_owned()).collect()))
+            Ok(Command::Arguments(words))
         }
-        other => Err(wrong_kind(other, span, "a list of words, or a line with `shell = true`")),
+        other => {
+            Err(vec![wrong_kind(other, span, "a list of words, or a line with `shell = true`")])
+        }
     }
 }

@@ -1,7 +1,8 @@
-//! TOML job files: one table per job, unknown keys are errors.
+//! TOML job files: one table per job, and one for the daemon; unknown keys are errors.
 
 mod sections;
 mod texts;
+mod values;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,8 +15,10 @@ use toml::de::{DeTable, DeValue};
 
 use self::sections::{Name, Section, Sections, Strings};
 use self::texts::Texts;
+use self::values::{in_file_order, kind_of, scalar, setting_value};
+use crate::daemon;
 use crate::load::{Loader, check_name};
-use crate::settings::{KEYS, Settings, Value};
+use crate::settings::{KEYS, Settings};
 use crate::source::Source;
 
 /// Keys that say what a modifier of the expression would.
@@ -29,6 +32,9 @@ const TIMING_KEYS: [(&str, Modifier); 8] = [
     ("avoid", Modifier::Avoid),
     ("dst", Modifier::Dst),
 ];
+
+/// Tables that belong to parts of Kron which are not in this version.
+const ABSENT_TABLES: [&str; 3] = ["api", "queue", "spool"];
 
 /// Bytes the tables of one job may have. The parser needs up to fifty times as much.
 const SECTION_BYTES_MAX: usize = 1024 * 1024;
@@ -77,7 +83,8 @@ impl JobFile<'_> {
         let text = &self.source.text()[range.clone()];
         if range.len() > SECTION_BYTES_MAX {
             if strings == Strings::EndAtHeaders || !self.read_apart(loader, &range, range.end) {
-                let message = format!("a job of more than {} KiB", SECTION_BYTES_MAX / 1024);
+                let what = if name.0 == "daemon" { "a table" } else { "a job" };
+                let message = format!("{what} of more than {} KiB", SECTION_BYTES_MAX / 1024);
                 loader.report(self.source, Finding::validation(header, message));
             }
             return;
@@ -104,10 +111,11 @@ impl JobFile<'_> {
         if let Some(&first) = self.seen.get(&name) {
             let place = self.source.location(first);
             let message = format!("`[{}]` stands in two places", excerpt(title));
+            let together = if name.0 == "daemon" { "its keys" } else { "the tables of a job" };
             loader.report(
                 self.source,
                 Finding::configuration(header, message)
-                    .help(format!("it begins at {place}; keep the tables of a job together")),
+                    .help(format!("it begins at {place}; keep {together} together")),
             );
             return;
         }
@@ -181,6 +189,20 @@ impl Document<'_> {
                     Finding::configuration(key.span(), "`job` is not a table")
                         .help("a job is a table of its own: `[job.NAME]`"),
                 ),
+                ("daemon", DeValue::Table(table)) => self.load_daemon(loader, table),
+                ("daemon", _) => self.report(
+                    loader,
+                    Finding::configuration(key.span(), "`daemon` is not a table")
+                        .help("the daemon's settings are one table: `[daemon]`"),
+                ),
+                (absent, _) if ABSENT_TABLES.contains(&absent) => self.report(
+                    loader,
+                    Finding::configuration(
+                        key.span(),
+                        format!("unknown table `{absent}`: this version of Kron does not have it"),
+                    )
+                    .help("it has `[daemon]` and `[job.NAME]`"),
+                ),
                 (other, _) => self.report(
                     loader,
                     Finding::configuration(
@@ -189,10 +211,38 @@ impl Document<'_> {
                     )
                     .nearest(
                         other,
-                        ["job"],
-                        "expected tables such as `[job.NAME]`",
+                        ["job", "daemon"],
+                        "expected `[daemon]` and tables such as `[job.NAME]`",
                     ),
                 ),
+            }
+        }
+    }
+
+    fn load_daemon(&self, loader: &mut Loader, table: &DeTable<'_>) {
+        for (key, value) in in_file_order(table) {
+            let word = key.get_ref().as_ref();
+            let Some(known) = daemon::KEYS.into_iter().find(|known| *known == word) else {
+                let message = format!("unknown key `{}` of `[daemon]`", excerpt(word));
+                let finding = Finding::configuration(key.span(), message).nearest(
+                    word,
+                    daemon::KEYS,
+                    format!("the keys of `[daemon]` are {}", daemon::KEYS.join(", ")),
+                );
+                self.report(loader, finding);
+                continue;
+            };
+            let place = self.source.location(self.place(key.span()).start);
+            let result = match loader.define_daemon_key(known, place) {
+                Ok(settings) => settings.set(known, &setting_value(value.get_ref()), &value.span()),
+                Err(first) => Err(Finding::configuration(
+                    key.span(),
+                    format!("`{known}` of `[daemon]` is defined twice"),
+                )
+                .help(format!("it is first defined at {first}; keys are unique over all files"))),
+            };
+            if let Err(finding) = result {
+                self.report(loader, finding);
             }
         }
     }
@@ -230,17 +280,14 @@ impl Document<'_> {
                 self.read_modifier(loader, &mut draft, modifier, value, &mut findings);
                 let found = findings[before..].iter_mut();
                 found.for_each(|finding| say_as_key(finding, key, modifier));
-            } else if KEYS.contains(&word) && word != "name" {
-                match setting_value(value, &mut findings) {
-                    Some(setting) => settings.set(word, &setting, value.span(), &mut findings),
-                    None => settings.refuse(word),
-                }
+            } else if setting_keys().any(|known| known == word) {
+                let setting = setting_value(value.get_ref());
+                settings.set(word, &setting, value.span(), &mut findings);
             } else {
                 let known = ["schedule"]
                     .into_iter()
                     .chain(TIMING_KEYS.iter().map(|(known, _)| *known))
-                    .chain(KEYS)
-                    .filter(|known| *known != "name");
+                    .chain(setting_keys());
                 findings.push(
                     Finding::configuration(key.span(), format!("unknown key `{}`", excerpt(word)))
                         .nearest(word, known.clone(), {
@@ -354,6 +401,11 @@ impl Document<'_> {
     }
 }
 
+/// The keys of a job that are not about time.
+fn setting_keys() -> impl Iterator<Item = &'static str> + Clone {
+    KEYS.into_iter().chain(["limits"])
+}
+
 /// Says what a finding says of a modifier of the key that stands for it.
 fn say_as_key(finding: &mut Finding, key: &str, modifier: Modifier) {
     finding.message = with_key(&finding.message, key, modifier);
@@ -377,82 +429,4 @@ fn with_key(text: &str, key: &str, modifier: Modifier) -> String {
         };
     }
     said + rest
-}
-
-/// The text of a value that has no parts.
-fn scalar<'a>(value: &'a Spanned<DeValue<'_>>) -> Option<Cow<'a, str>> {
-    match value.get_ref() {
-        DeValue::String(text) => Some(Cow::Borrowed(text.as_ref())),
-        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().into()),
-        DeValue::Float(number) => Some(number.as_str().into()),
-        DeValue::Boolean(value) => Some(value.to_string().into()),
-        _ => None,
-    }
-}
-
-/// A setting's value; what is no text inside a list or table is reported and left out. `None` when
-/// nothing is left to use.
-fn setting_value<'a>(
-    value: &'a Spanned<DeValue<'_>>,
-    findings: &mut Vec<Finding>,
-) -> Option<Value<'a>> {
-    let mut text_of = |item: &'a Spanned<DeValue<'_>>| {
-        let text = item.get_ref().as_str();
-        if text.is_none() {
-            let kind = kind_of(item.get_ref());
-            let mut finding =
-                Finding::configuration(item.span(), format!("expected a text, found {kind}"));
-            if scalar(item).is_some() {
-                finding = finding.help("put it in quotes");
-            }
-            findings.push(finding);
-        }
-        text
-    };
-    match value.get_ref() {
-        DeValue::String(text) => Some(Value::Text(text)),
-        DeValue::Integer(number) => {
-            Some(Value::Integer { text: number.as_str(), radix: number.radix() })
-        }
-        DeValue::Boolean(value) => Some(Value::Boolean(*value)),
-        DeValue::Array(items) => {
-            let texts: Vec<_> =
-                items.iter().filter_map(|item| Some((text_of(item)?, item.span()))).collect();
-            (texts.len() == items.len()).then_some(Value::List(texts))
-        }
-        DeValue::Table(table) => Some(Value::Table(
-            in_file_order(table)
-                .into_iter()
-                .filter_map(|(key, entry)| {
-                    let key = Piece { text: key.get_ref(), at: key.span().start };
-                    Some((key, text_of(entry)?, entry.span()))
-                })
-                .collect(),
-        )),
-        DeValue::Float(_) | DeValue::Datetime(_) => {
-            text_of(value);
-            None
-        }
-    }
-}
-
-/// The entries of a table as they stand in the file; the parser has them by name.
-fn in_file_order<'t, 'a>(
-    table: &'t DeTable<'a>,
-) -> Vec<(&'t Spanned<Cow<'a, str>>, &'t Spanned<DeValue<'a>>)> {
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
-}
-
-/// What a value is, in the words that settings use.
-fn kind_of(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "a truth value",
-        DeValue::Datetime(_) => "a date or time",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
 }

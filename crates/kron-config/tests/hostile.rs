@@ -100,6 +100,8 @@ fn one_line_for_ten_megabytes() {
         "\u{2028}",
         "[job.",
         "[job.a]",
+        "[daemon]",
+        "limit_cpu=",
         "a=\"\",",
     ] {
         check(unit, &unit.repeat(TEN_MEGABYTES / unit.len()));
@@ -113,6 +115,10 @@ fn many_lines() {
         "[a]\n[b]\n",
         "[job.a]\n",
         "[job.a]\n[job.b]\n",
+        "[daemon]\n",
+        "[daemon]\nhistory = 1\n[job.a]\n",
+        "[daemon]\n\"\"\"\n",
+        "[daemon.x]\n[daemon.y]\n",
         "[job.\n",
         "[[job.a]]\n",
         "x\n",
@@ -146,6 +152,7 @@ fn many_lines() {
 fn a_million_different_things() {
     let numbered = |line: &dyn Fn(usize) -> String| (0..1_000_000).map(line).collect::<String>();
     check("keys", &numbered(&|n| format!("k{n}=1\n")));
+    check("keys of the daemon", &format!("[daemon]\n{}", numbered(&|n| format!("k{n}=1\n"))));
     check("keys of a job", &format!("[job.a]\n{}", numbered(&|n| format!("k{n}=1\n"))));
     check("variables", &numbered(&|n| format!("V{n}=\n")));
     check("tables", &numbered(&|n| format!("[t{n}]\n")));
@@ -192,6 +199,10 @@ fn long_values_of_valid_shape() {
     check("words", &format!("[job.a]\nschedule = '@daily'\ncommand = [{}]\n", many("1,", 900_000)));
     let variables: String = (0..60_000).map(|n| format!("V{n}=''\n")).collect();
     check("env", &format!("[job.a]\nschedule = '@daily'\n[job.a.env]\n{variables}"));
+    check("limits", &format!("[job.a]\nschedule = '@daily'\n[job.a.limits]\n{variables}"));
+    check("daemon", &format!("[daemon]\n{variables}"));
+    check("sizes", &format!("[daemon]\nlog_size = '{}'\n", many("1", 900_000)));
+    check("path", &format!("[daemon]\npath = '{}'\n", many("/:", 900_000)));
 }
 
 #[test]
@@ -219,6 +230,16 @@ fn fragments() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "[job.a]",
         "[job.b.env]",
+        "[job.a.limits]",
+        "[daemon]",
+        "history",
+        "log_size = \"10MiB\"",
+        "path = ",
+        "limits = {",
+        "nofile",
+        "\"64:128\"",
+        "limit_cpu=1:2",
+        "output=log",
         "[job.\"q\\\"]",
         "schedule",
         "command",

@@ -2,7 +2,7 @@
 
 mod loading;
 
-use kron_config::{Action, Format, Job, Loader, Options, Source};
+use kron_config::{Action, Format, Job, Limit, Loader, Options, Output, Resource, Source};
 use kron_core::Seconds;
 use loading::{check_said, load, said};
 
@@ -26,7 +26,8 @@ fn a_line_with_everything() {
                 @policy(deadline=5m) @only(dow=MON-FRI) @avoid(date=2026-12-25) @dst(gap=skip) \
                 name=db-backup command=\"/usr/bin/backup --full\" user=backup group=staff cwd=/srv \
                 env=MODE=prod env=GREETING=\"hello world\" umask=027 nice=-5 timeout=2h grace=30s \
-                stdin='yes' duration=90s description=\"every night\" shell=false\n";
+                stdin='yes' output=discard log_size=1MiB limit_nofile=1024 limit_as=1GiB:unlimited \
+                no_new_privileges=true duration=90s description=\"every night\" shell=false\n";
     let mut loaded = check_said(&Format::Krontab, line, &[]);
     let job = loaded.jobs.remove(0);
     assert_eq!(job.identity(), "db-backup");
@@ -47,6 +48,15 @@ fn a_line_with_everything() {
     assert_eq!(execution.timeout.map(Seconds::get), Some(7_200));
     assert_eq!(execution.grace.map(Seconds::get), Some(30));
     assert_eq!(execution.stdin.as_deref(), Some("yes"));
+    assert_eq!((execution.output, execution.log_bytes_max), (Some(Output::Discard), Some(1 << 20)));
+    assert!(execution.no_new_privileges);
+    assert_eq!(
+        &*execution.limits,
+        [
+            Limit { resource: Resource::As, soft: Some(1 << 30), hard: None },
+            Limit { resource: Resource::Nofile, soft: Some(1_024), hard: Some(1_024) },
+        ]
+    );
     assert_eq!(job.duration.map(Seconds::get), Some(90));
     assert_eq!(job.description.as_deref(), Some("every night"));
     assert_eq!((job.origin.line, job.origin.column), (1, 1));
@@ -143,6 +153,28 @@ fn faults() {
         ("@daily name=a command=\"'' x\"", &["1:23 `'' x` has no word that could be a program"]),
         ("@daily name=a command=x shell=1", &["1:31 expected `true` or `false`, found a text"]),
         ("@daily name=a command=x timeout=0s", &["1:33 must be longer than 0s"]),
+        ("@daily name=a command=x output=file", &["1:32 unknown output `file`"]),
+        ("@daily name=a command=x log_size=1", &["1:34 `log_size` goes from 4KiB to 1GiB"]),
+        ("@daily name=a command=x log_size=big", &["1:34 `big` is not a size"]),
+        (
+            "@daily name=a command=x no_new_privileges=yes",
+            &["1:43 expected `true` or `false`, found a text"],
+        ),
+        (
+            "@daily name=a command=x limit_nofile=64 limit_nofile=65",
+            &["1:41 `limit_nofile` is given twice"],
+        ),
+        ("@daily name=a command=x limit_nofiles=64", &["1:25 unknown setting `limit_nofiles`"]),
+        ("@daily name=a command=x limits=nofile=64", &["1:25 unknown setting `limits`"]),
+        ("@daily name=a command=x limit_=64", &["1:25 unknown setting `limit_`"]),
+        ("@daily name=a command=x limit_cpu=", &["1:35 `` is not a limit for `cpu`"]),
+        (
+            "@daily name=a command=x limit_nproc=9:8 limit_cpu=x",
+            &[
+                "1:37 the soft limit of `9:8` is above the hard one",
+                "1:51 `x` is not a limit for `cpu`",
+            ],
+        ),
         ("0 3 * * * @win(after,2h name=a command=x", &["1:11 `@win(` is never closed"]),
         ("0 3 * * * @win name=a command=x", &["1:11 `@win` is not a modifier"]),
         (
@@ -197,7 +229,10 @@ fn the_nearest_setting_is_named() {
     let help = |line: &str| load(&Format::Krontab, line).diagnostics[0].help.clone().unwrap();
     assert_eq!(help("@daily name=a command=x usr=b"), "did you mean `user`?");
     assert_eq!(help("@daily name=a command=x timeot=1h"), "did you mean `timeout`?");
-    assert!(help("@daily name=a command=x zzz=1h").starts_with("expected command, shell, user"));
+    assert_eq!(help("@daily name=a command=x limit_nofiles=1"), "did you mean `limit_nofile`?");
+    let all = help("@daily name=a command=x zzz=1h");
+    assert!(all.starts_with("expected command, shell, user"), "{all}");
+    assert!(all.ends_with("name, limit_as, limit_core, limit_cpu, limit_data, limit_fsize, limit_memlock, limit_nofile, limit_nproc, limit_stack"), "{all}");
 }
 
 #[test]

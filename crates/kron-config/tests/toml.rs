@@ -2,7 +2,9 @@
 
 mod loading;
 
-use kron_config::{Action, Format, Job, Loader, Options, Source};
+use kron_config::{
+    Action, Execution, Format, Job, Limit, Loader, Options, Output, Resource, Source,
+};
 use kron_core::Seconds;
 use loading::{check_said, load, said};
 
@@ -165,7 +167,178 @@ fn forms_of_settings() {
         &*job("command = ['a']\n[job.a.env]\nA = 'b'").execution.env,
         [("A".into(), "b".into())]
     );
-    assert_eq!(job("command = ['a']").execution, kron_config::Execution::default());
+    assert_eq!(job("command = ['a']").execution, Execution::default());
+}
+
+/// A limit of `resource`.
+fn limit(resource: Resource, soft: Option<u64>, hard: Option<u64>) -> Limit {
+    Limit { resource, soft, hard }
+}
+
+#[test]
+fn where_output_goes_and_what_a_run_may_use() {
+    let job =
+        job("command = ['a']\noutput = 'syslog'\nlog_size = '64KiB'\nno_new_privileges = true\n\
+         [job.a.limits]\nstack = '8MiB'\nnofile = 1_024\nnproc = '64:128'\ncpu = '600'\n\
+         as = '1GiB:unlimited'\ncore = 0\nfsize = 'unlimited'\ndata = 0x1000\n\
+         memlock = 'unlimited:unlimited'");
+    let execution = &job.execution;
+    assert_eq!(execution.output, Some(Output::Syslog));
+    assert_eq!(execution.log_bytes_max, Some(65_536));
+    assert!(execution.no_new_privileges);
+    // In one order, whatever the file's.
+    assert_eq!(
+        &*execution.limits,
+        [
+            limit(Resource::As, Some(1 << 30), None),
+            limit(Resource::Core, Some(0), Some(0)),
+            limit(Resource::Cpu, Some(600), Some(600)),
+            limit(Resource::Data, Some(4_096), Some(4_096)),
+            limit(Resource::Fsize, None, None),
+            limit(Resource::Memlock, None, None),
+            limit(Resource::Nofile, Some(1_024), Some(1_024)),
+            limit(Resource::Nproc, Some(64), Some(128)),
+            limit(Resource::Stack, Some(8 << 20), Some(8 << 20)),
+        ]
+    );
+    assert_eq!(
+        Resource::ALL.map(|resource| execution
+            .limits
+            .iter()
+            .filter(|limit| limit.resource == resource)
+            .count()),
+        [1; 9]
+    );
+}
+
+#[test]
+fn forms_of_process_settings() {
+    let limits = |value: &str| job(&format!("command = ['a']\nlimits = {value}")).execution.limits;
+    assert_eq!(&*limits("{}"), []);
+    assert_eq!(&*limits("{ nproc = '7:7' }"), [limit(Resource::Nproc, Some(7), Some(7))]);
+    let most = i64::MAX as u64;
+    assert_eq!(
+        &*limits("{ nproc = 9223372036854775807 }"),
+        [limit(Resource::Nproc, Some(most), Some(most))]
+    );
+    for output in Output::ALL {
+        let line = format!("command = ['a']\noutput = '{}'", output.as_str());
+        assert_eq!(job(&line).execution.output, Some(output));
+    }
+    let off = job("command = ['a']\nno_new_privileges = false").execution;
+    assert_eq!(off, Execution::default());
+    assert_eq!(job("command = ['a']\nlog_size = 4096").execution.log_bytes_max, Some(4_096));
+}
+
+#[test]
+fn faults_of_process_settings() {
+    let long = format!("limits = {{ nproc = '{}' }}", "9".repeat(64 * 1024 + 1));
+    for (lines, expected) in [
+        ("output = 'file'", &["4:10 unknown output `file`"][..]),
+        ("output = true", &["4:10 expected a text, found a truth value"]),
+        ("log_size = '1KiB'", &["4:12 `log_size` goes from 4KiB to 1GiB"]),
+        (
+            "log_size = 1e6",
+            &["4:12 expected a number of bytes or a size such as `10MiB`, found a decimal number"],
+        ),
+        ("no_new_privileges = 'yes'", &["4:21 expected `true` or `false`, found a text"]),
+        ("no_new_privileges = 1", &["4:21 expected `true` or `false`, found a number"]),
+        ("limits = 5", &["4:10 expected a table such as `{ nofile = 1024 }`, found a number"]),
+        (
+            "limits = 'nofile=5'",
+            &["4:10 expected a table such as `{ nofile = 1024 }`, found a text"],
+        ),
+        ("limits = { nofile = 1, nofile = 2 }", &["4:24 duplicate key"]),
+        ("limits = { files = 1 }", &["4:12 unknown limit `files`"]),
+        ("limits = { NOFILE = 1 }", &["4:12 unknown limit `NOFILE`"]),
+        ("limits = { '' = 1 }", &["4:12 unknown limit ``"]),
+        ("limit_nofile = 5", &["4:1 unknown key `limit_nofile`"]),
+        ("limits = { nofile = -1 }", &["4:21 `-1` is not a limit for `nofile`"]),
+        ("limits = { nofile = '-1' }", &["4:21 `-1` is not a limit for `nofile`"]),
+        ("limits = { nofile = '+1' }", &["4:21 `+1` is not a limit for `nofile`"]),
+        ("limits = { nofile = '' }", &["4:21 `` is not a limit for `nofile`"]),
+        ("limits = { nofile = ':' }", &["4:21 `` is not a limit for `nofile`"]),
+        ("limits = { nofile = '1:' }", &["4:21 `` is not a limit for `nofile`"]),
+        ("limits = { nofile = '1:2:3' }", &["4:21 `2:3` is not a limit for `nofile`"]),
+        ("limits = { nofile = '1: 2' }", &["4:21 ` 2` is not a limit for `nofile`"]),
+        ("limits = { nofile = 'Unlimited' }", &["4:21 `Unlimited` is not a limit for `nofile`"]),
+        ("limits = { nofile = '1KiB' }", &["4:21 `1KiB` is not a limit for `nofile`"]),
+        ("limits = { cpu = '10m' }", &["4:18 `10m` is not a limit for `cpu`"]),
+        ("limits = { as = '1GB' }", &["4:17 `1GB` is not a limit for `as`"]),
+        (
+            "limits = { nproc = '128:64' }",
+            &["4:20 the soft limit of `128:64` is above the hard one"],
+        ),
+        (
+            "limits = { nproc = 'unlimited:64' }",
+            &["4:20 the soft limit of `unlimited:64` is above the hard one"],
+        ),
+        // What the system would take for unlimited is not, and what is negative there is not either.
+        (
+            "limits = { as = '18446744073709551615' }",
+            &["4:17 `18446744073709551615` is too large for a limit"],
+        ),
+        (
+            "limits = { as = '1:9223372036854775808' }",
+            &["4:17 `9223372036854775808` is too large for a limit"],
+        ),
+        (
+            "limits = { as = 9223372036854775808 }",
+            &["4:17 `9223372036854775808` is too large for a limit"],
+        ),
+        ("limits = { as = '99999999999TiB' }", &["4:17 `99999999999TiB` is too large"]),
+        (&long, &["4:20 longer than 65536 bytes"]),
+        ("limits = { as = \"1\\u0000\" }", &["4:17 a text with a NUL character"]),
+        (
+            "limits = { as = 1.5 }",
+            &["4:17 expected a number or a text such as `64:128`, found a decimal number"],
+        ),
+        (
+            "limits = { as = [1] }",
+            &["4:17 expected a number or a text such as `64:128`, found a list"],
+        ),
+        (
+            "limits = { files = 1, nproc = 'x', as = {}, core = 0, cpu = true }",
+            &[
+                "4:12 unknown limit `files`",
+                "4:31 `x` is not a limit for `nproc`",
+                "4:41 expected a number or a text such as `64:128`, found a table",
+                "4:61 expected a number or a text such as `64:128`, found a truth value",
+            ],
+        ),
+    ] {
+        check_setting_faults(lines, expected);
+    }
+    let help = |lines: &str| {
+        let text = format!("[job.a]\nschedule = '@daily'\ncommand = ['x']\n{lines}\n");
+        load(&Format::Toml, &text).diagnostics[0].help.clone().expect("help")
+    };
+    assert_eq!(help("limits = { nofiles = 1 }"), "did you mean `nofile`?");
+    assert_eq!(help("limit = { nofile = 1 }"), "did you mean `limits`?");
+    assert_eq!(help("limit_nofile = 1"), "did you mean `limits`?");
+    assert_eq!(
+        help("limits = { rss = 1 }"),
+        "the limits are as, core, cpu, data, fsize, memlock, nofile, nproc, stack"
+    );
+    assert_eq!(
+        help("limits = { cpu = '10m' }"),
+        "expected a number of seconds, `unlimited`, or a soft and a hard one with `:` between"
+    );
+    assert_eq!(
+        help("limits = { as = '1GB' }"),
+        "expected a size such as `512MiB`, `unlimited`, or a soft and a hard one with `:` between"
+    );
+    assert_eq!(help("limits = { as = 'unlimted' }"), "did you mean `unlimited`?");
+    assert_eq!(help("output = 'logs'"), "did you mean `log`?");
+    assert_eq!(help("no_new_privs = true"), "did you mean `no_new_privileges`?");
+}
+
+/// A hundred thousand jobs are kept in memory, and few of them have limits.
+#[test]
+fn what_most_jobs_do_not_say_takes_little_room() {
+    assert!(size_of::<Execution>() <= 192, "{} bytes", size_of::<Execution>());
+    let cost = allocation_counter::measure(|| drop(Execution::default().limits));
+    assert_eq!(cost.count_total, 0);
 }
 
 #[test]
@@ -183,7 +356,9 @@ fn faults_of_settings() {
         ("cwd = 'srv'", &["4:7 `srv` is not an absolute path"]),
         ("cwd = ['/srv']", &["4:7 expected a text, found a list"]),
         ("nice = 20", &["4:8 `nice` goes from -20 to 19"]),
-        ("nice = 1.5", &["4:8 expected a text, found a number"]),
+        ("nice = 1.5", &["4:8 expected a whole number, found a decimal number"]),
+        ("user = 1.5", &["4:8 expected a text, found a decimal number"]),
+        ("user = ['a', 1]", &["4:8 expected a text, found a list"]),
         ("nice = 'low'", &["4:8 not a whole number"]),
         ("nice = true", &["4:8 expected a whole number, found a truth value"]),
         ("nice = 99999999999999999999", &["4:8 not a whole number"]),
@@ -320,11 +495,11 @@ fn what_is_not_a_job() {
         ("[[job]]\n", &["1:3 `job` is not a table"]),
         ("[[job.a]]\nschedule = 'x'\n[[job.a]]\n", &["1:7 `job.a` is not a table"]),
         (
-            "z = 1\nb = 2\n[daemon]\nx = 1\n",
+            "z = 1\nb = 2\n[c]\nx = 1\n",
             &[
                 "1:1 unknown table or key `z`",
                 "2:1 unknown table or key `b`",
-                "3:2 unknown table or key `daemon`",
+                "3:2 unknown table or key `c`",
             ],
         ),
     ] {
@@ -333,7 +508,10 @@ fn what_is_not_a_job() {
     let nearest = load(&Format::Toml, "[jobs.a]\n");
     assert_eq!(nearest.diagnostics[0].help.as_deref(), Some("did you mean `job`?"));
     let far = load(&Format::Toml, "[xyz]\n");
-    assert_eq!(far.diagnostics[0].help.as_deref(), Some("expected tables such as `[job.NAME]`"));
+    assert_eq!(
+        far.diagnostics[0].help.as_deref(),
+        Some("expected `[daemon]` and tables such as `[job.NAME]`")
+    );
     let key = load(&Format::Toml, "[job.a]\nschedul = '0 3 * * *'\ncommand = ['x']\n");
     assert_eq!(key.diagnostics[1].help.as_deref(), Some("did you mean `schedule`?"));
 }

@@ -1,4 +1,4 @@
-//! Cutting a TOML text into the tables of its jobs, before any of them is parsed.
+//! Cutting a TOML text into the tables of its jobs and the daemon, before any of them is parsed.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) struct Section<'t> {
     pub(super) open_string: Option<Range<usize>>,
 }
 
-/// What a line `[job.` inside a string of several lines is.
+/// What a line such as `[job.a]` inside a string of several lines is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strings {
     /// A part of the string, as TOML has it.
@@ -25,7 +25,7 @@ pub(super) enum Strings {
 }
 
 /// Cuts a text into sections. A header is a line that begins with `[` outside strings and arrays;
-/// one that begins with `[job.` can be nothing else, so an array left open ends there.
+/// one that begins as Kron's own do can be nothing else, so an array left open ends there.
 pub(super) struct Sections<'t> {
     text: &'t str,
     at: usize,
@@ -53,8 +53,8 @@ impl<'t> Iterator for Sections<'t> {
             let line = &rest[..rest.find('\n').map_or(rest.len(), |end| end + 1)];
             let hidden = match (state.string, state.brackets) {
                 (None, 0) => false,
-                (None, _) => !line.starts_with("[job."),
-                (Some(_), _) => self.strings == Strings::HideHeaders || !line.starts_with("[job."),
+                (None, _) => !is_own_header(line),
+                (Some(_), _) => self.strings == Strings::HideHeaders || !is_own_header(line),
             };
             if let Some(header) = line.trim_start().strip_prefix('[').filter(|_| !hidden) {
                 let (name, title) = section_name(header);
@@ -77,6 +77,11 @@ impl<'t> Iterator for Sections<'t> {
         let range = start..self.at;
         (self.at > start).then_some(Section { name, title: self.title, range, open_string })
     }
+}
+
+/// Whether a line is plainly the header of a table that Kron knows, and not an array's item.
+fn is_own_header(line: &str) -> bool {
+    line.starts_with("[job.") || line.starts_with("[daemon]")
 }
 
 /// The first two parts of the header that follows a `[`, unquoted and as they stand.
