@@ -1,8 +1,16 @@
 //! What people type: commands, arguments, and the words that explain them.
 
+mod daemon;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::daemon::{
+    ClockArgs, ClockCommand, DaemonArgs, HistoryArgs, JobCommandArgs, LogsArgs, ReloadArgs,
+    RunArgs, StateArgs, StateCommand, StateLsArgs, StateResetArgs, StateShowArgs, StatusArgs,
+    StopArgs, WhyArgs,
+};
 
 /// Kron decides when work runs, deterministically and explainably.
 #[derive(Debug, Parser)]
@@ -18,8 +26,12 @@ Examples:
   kron explain db-backup --config jobs.toml --at 2026-03-01T03:00:00Z
   kron forecast jobs.toml --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z
   kron diff jobs.toml jobs.new.toml --max-peak 20
+  kron status
+  kron why db-backup
+  kron logs db-backup --follow
 
-Exit codes: 0 ok, 1 negative answer, 2 usage or configuration, 6 system error."
+Exit codes: 0 ok, 1 negative answer, 2 usage or configuration, 3 state unreadable or incompatible,
+4 a daemon runs, 5 state could not be written, 6 system error."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -42,6 +54,28 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Compute every decision of a log again and report the first that differs
     Replay(ReplayArgs),
+    /// Show the daemon and its jobs: what runs next, what ran last, what runs now
+    Status(StatusArgs),
+    /// Show what became of a job's periods and runs
+    History(HistoryArgs),
+    /// Tell why a period of a job ran or did not
+    Why(WhyArgs),
+    /// Show the output of a run
+    Logs(LogsArgs),
+    /// Run a job now
+    Run(RunArgs),
+    /// Stop starting a job until it is resumed
+    Suspend(JobCommandArgs),
+    /// Start a suspended job again when it next falls due
+    Resume(JobCommandArgs),
+    /// Make the daemon read its job files again
+    Reload(ReloadArgs),
+    /// Stop the daemon
+    Stop(StopArgs),
+    /// Tell the daemon about the clock
+    Clock(ClockArgs),
+    /// Look at and mend what the daemon has recorded
+    State(StateArgs),
     /// Write a shell's completions to standard output
     Completions(CompletionsArgs),
     /// Write a manual page to standard output, or all of them to a directory
@@ -345,9 +379,9 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command; `kron` itself by default
+    /// The command, such as `next` or `state reset`; `kron` itself by default
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
 
     /// Write every page into this directory
     #[arg(long, value_name = "DIR")]

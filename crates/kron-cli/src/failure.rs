@@ -7,6 +7,14 @@ use std::process::ExitCode;
 
 use kron_config::files::ReadError;
 use kron_core::{Category, Finding};
+use kron_state::{LockError, StoreError};
+
+use crate::client::ClientError;
+
+/// State is unreadable or incompatible.
+const EXIT_STATE: u8 = 3;
+/// A daemon holds the state directory.
+const EXIT_LOCKED: u8 = 4;
 
 /// How a command that worked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +25,8 @@ pub(crate) enum Exit {
     No,
     /// 2: the input was refused, and the output says why.
     Refused,
+    /// 3: what is recorded cannot be used, and the output says why.
+    Unusable,
 }
 
 impl From<Exit> for ExitCode {
@@ -25,6 +35,7 @@ impl From<Exit> for ExitCode {
             Exit::Ok => 0,
             Exit::No => 1,
             Exit::Refused => 2,
+            Exit::Unusable => EXIT_STATE,
         })
     }
 }
@@ -59,6 +70,17 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         finding: Finding,
     },
+    /// A daemon did not answer, or said no.
+    Daemon(ClientError),
+    /// What is recorded cannot be read.
+    State(StoreError),
+    /// What is recorded could not be changed.
+    NotRecorded(StoreError),
+    /// A daemon holds the state directory.
+    Locked {
+        /// Its process.
+        by_pid: Option<i32>,
+    },
 }
 
 impl Failure {
@@ -69,6 +91,12 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         let category = match self {
             Failure::NoSuchJob { .. } => return Exit::No.into(),
+            Failure::Daemon(error) => return ExitCode::from(error.exit_code()),
+            Failure::Locked { .. } => return ExitCode::from(EXIT_LOCKED),
+            Failure::State(error) if error.category() != Category::System => {
+                return ExitCode::from(EXIT_STATE);
+            }
+            Failure::State(error) | Failure::NotRecorded(error) => error.category(),
             Failure::Output(_) => Category::System,
             Failure::Read(error) => error.category(),
             Failure::Definitions | Failure::Unclear { .. } => Category::Configuration,
@@ -79,7 +107,7 @@ impl Failure {
             | Category::Validation
             | Category::Scheduling
             | Category::Constraint => 2,
-            Category::IncompatibleState => 3,
+            Category::IncompatibleState => EXIT_STATE,
             Category::Persistence => 5,
             Category::Execution | Category::System => 6,
         })
@@ -118,6 +146,44 @@ impl fmt::Display for Failure {
                     None => Ok(()),
                 }
             }
+            Failure::Daemon(error) => error.fmt(f),
+            Failure::State(error) | Failure::NotRecorded(error) => {
+                write!(f, "error: {}", told(error))?;
+                match error.hint() {
+                    Some(hint) => write!(f, "\nhint: {hint}"),
+                    None => Ok(()),
+                }
+            }
+            Failure::Locked { by_pid } => {
+                let by = by_pid.map_or(String::new(), |pid| format!(", process {pid}"));
+                write!(
+                    f,
+                    "error: a daemon runs on this state directory{by}\nhint: `kron stop` stops it"
+                )
+            }
+        }
+    }
+}
+
+/// An error of the store with what caused it.
+pub(crate) fn told(error: &StoreError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::Daemon(error)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Failure {
+        match error {
+            LockError::Held { by_pid } => Failure::Locked { by_pid },
+            LockError::Store(error) => Failure::State(error),
         }
     }
 }

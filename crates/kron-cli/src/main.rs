@@ -3,14 +3,17 @@
 //! Every command is one file under `command/`: it turns arguments into output and an [`Exit`], and
 //! does nothing else. This file is the edge: it parses, dispatches, and translates failures into
 //! exit codes. Output depends on nothing but inputs and flags; where a time is left out, the clock
-//! is read here, once, and the time is shown in the output.
+//! is read here, once, and the time is shown in the output. What a daemon says is one of the inputs:
+//! [`client`] asks it.
 
 mod args;
+mod client;
 mod clock;
 mod command;
 mod failure;
 mod jobs;
 mod lines;
+mod outcome;
 mod plot;
 mod text;
 
@@ -56,6 +59,17 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
         Command::Forecast(args) => command::forecast::run(args, out),
         Command::Diff(args) => command::diff::run(args, out),
         Command::Replay(args) => command::replay::run(args, out),
+        Command::Status(args) => command::status::run(args, out),
+        Command::History(args) => command::history::run(args, out),
+        Command::Why(args) => command::why::run(args, out),
+        Command::Logs(args) => command::logs::run(args, out),
+        Command::Run(args) => command::run::run(args, out),
+        Command::Suspend(args) => command::suspend::run(args, out),
+        Command::Resume(args) => command::resume::run(args, out),
+        Command::Reload(args) => command::reload::run(args, out),
+        Command::Stop(args) => command::stop::run(args, out),
+        Command::Clock(args) => command::clock::run(args, out),
+        Command::State(args) => command::state::run(args, out),
         Command::Completions(args) => command::completions::run(args, out),
         Command::Man(args) => command::man::run(args, out),
     }

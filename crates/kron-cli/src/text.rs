@@ -3,6 +3,7 @@
 use std::io;
 
 use kron_core::{Seconds, UtcSecond, Wall, Zone};
+use serde::Serialize;
 
 /// Writes rows with their columns aligned, two blanks apart.
 pub(crate) fn write_table(
@@ -71,4 +72,61 @@ pub(crate) fn write_wrapped(
         used += length;
     }
     writeln!(out, "{}", line.trim_end())
+}
+
+/// Writes a text broken into lines at its blanks.
+pub(crate) fn write_paragraph(out: &mut dyn io::Write, text: &str) -> io::Result<()> {
+    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    write_wrapped(out, "", &words)
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn write_json(out: &mut dyn io::Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)
+}
+
+/// A length of time, such as `2h13m`.
+pub(crate) fn duration(seconds: i64) -> String {
+    Seconds::new(seconds.unsigned_abs()).to_string()
+}
+
+/// How long ago something was, or how far ahead when clocks disagree.
+pub(crate) fn ago(at: UtcSecond, now: UtcSecond) -> String {
+    let seconds = now.since(at);
+    if seconds < 0 { until(at, now) } else { format!("{} ago", duration(seconds)) }
+}
+
+/// How far ahead something is; with a sign when it is past.
+pub(crate) fn until(at: UtcSecond, now: UtcSecond) -> String {
+    let seconds = at.since(now);
+    if seconds < 0 { format!("-{}", duration(seconds)) } else { duration(seconds) }
+}
+
+/// A time on the clocks of a zone; in UTC when this build does not know the zone.
+pub(crate) fn local(at: UtcSecond, zone: &str) -> String {
+    match Zone::named(zone) {
+        Ok(zone) if zone.name() != "UTC" => zone.wall_at(at).to_string(),
+        _ => at.to_string(),
+    }
+}
+
+/// A time on the clocks of a zone and, where that is another, in UTC.
+pub(crate) fn local_and_utc(at: UtcSecond, zone: &str) -> String {
+    let (local, utc) = (local(at, zone), at.to_string());
+    if local == utc { utc } else { format!("{local} ({utc})") }
+}
+
+/// Words as a shell would take them.
+pub(crate) fn command_line(words: &[String]) -> String {
+    let plain = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&byte))
+    };
+    let quoted = |word: &String| {
+        if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

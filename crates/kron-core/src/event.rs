@@ -184,8 +184,10 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A value as it stands in a `key=value` line.
-fn quoted(text: &str) -> String {
+/// A value as it stands in a `key=value` line of a log: as it is, or as a JSON string where blanks,
+/// quotes or control characters would make it ambiguous.
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let plain = !text.is_empty()
         && text
             .chars()

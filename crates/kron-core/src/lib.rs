@@ -82,7 +82,7 @@ pub use decision::{
 };
 pub use distribution::{Direction, Distribution, Mu, Parameter, Sampler};
 pub use duration::Seconds;
-pub use event::{DecisionEvent, Difference};
+pub use event::{DecisionEvent, Difference, quoted};
 pub use expression::{Argument, Draft, Fields, Host, Modifier, TimingParser};
 pub use finding::{Category, Finding, Piece, Severity};
 pub use forecast::{

@@ -19,17 +19,19 @@ pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
             move |source| Failure::Read(ReadError::Io { path, source })
         };
         std::fs::create_dir_all(dir).map_err(refused(dir))?;
-        for command in root.get_subcommands().chain([&root]) {
+        let mut commands = vec![&root];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands());
             let name = command.get_display_name().unwrap_or(command.get_name());
             let path = dir.join(format!("{name}.1"));
             std::fs::write(&path, page(command.clone())?).map_err(refused(&path))?;
         }
         return Ok(Exit::Ok);
     }
-    let command = match &args.command {
-        None => root,
-        Some(name) => find(&root, name)?,
-    };
+    let mut command = root;
+    for name in &args.command {
+        command = find(&command, name)?;
+    }
     out.write_all(page(command)?.as_bytes())?;
     Ok(Exit::Ok)
 }
@@ -46,9 +48,9 @@ fn page(command: Command) -> Result<String, Failure> {
     Ok(format!("{before}.SH NOTES\n.nf\n{extra}.fi\n{after}"))
 }
 
-fn find(root: &Command, name: &str) -> Result<Command, Failure> {
-    root.find_subcommand(name).cloned().ok_or_else(|| {
-        let names: Vec<&str> = root.get_subcommands().map(Command::get_name).collect();
+fn find(parent: &Command, name: &str) -> Result<Command, Failure> {
+    parent.find_subcommand(name).cloned().ok_or_else(|| {
+        let names: Vec<&str> = parent.get_subcommands().map(Command::get_name).collect();
         Failure::argument("COMMAND")(
             Finding::configuration(0..0, format!("`{name}` is not a command")).nearest(
                 name,

@@ -8,8 +8,31 @@ use crate::kron::{command, finish, fixture, kron, kron_reading};
 use crate::scratch::Scratch;
 
 const FROM: &str = "2026-03-01T00:00:00Z";
-const COMMANDS: [&str; 9] =
-    ["lint", "next", "decide", "explain", "forecast", "diff", "replay", "completions", "man"];
+const COMMANDS: [&str; 20] = [
+    "lint",
+    "next",
+    "decide",
+    "explain",
+    "forecast",
+    "diff",
+    "replay",
+    "status",
+    "history",
+    "why",
+    "logs",
+    "run",
+    "suspend",
+    "resume",
+    "reload",
+    "stop",
+    "clock",
+    "state",
+    "completions",
+    "man",
+];
+/// Commands of commands, as their pages are named.
+const SUBCOMMANDS: [&str; 5] =
+    ["clock-accept", "state-check", "state-ls", "state-reset", "state-show"];
 
 /// One call of each command that shows something.
 fn calls() -> Vec<Vec<String>> {
@@ -247,7 +270,7 @@ fn manual_pages_are_made_for_every_command() {
         .collect();
     pages.sort();
     let mut expected: Vec<String> =
-        COMMANDS.iter().map(|command| format!("kron-{command}.1")).collect();
+        COMMANDS.iter().chain(&SUBCOMMANDS).map(|command| format!("kron-{command}.1")).collect();
     expected.push("kron.1".to_owned());
     expected.sort();
     assert_eq!(pages, expected);
@@ -261,7 +284,8 @@ fn manual_pages_are_made_for_every_command() {
             assert!(text.contains(section), "{page} has {section}");
         }
         if let Some(command) = page.strip_prefix("kron-").and_then(|name| name.strip_suffix(".1")) {
-            assert_eq!(kron(&["man", command]).out, text, "{page}");
+            let words: Vec<&str> = [&["man"], &command.split('-').collect::<Vec<_>>()[..]].concat();
+            assert_eq!(kron(&words).out, text, "{page}");
         }
         if groff {
             let mut check = Command::new("groff");

@@ -1,0 +1,21 @@
+//! `kron suspend`: nothing of a job is started until it is resumed.
+
+use std::io::Write;
+
+use krond::api::view::DoneView;
+use serde_json::json;
+
+use crate::args::{JobCommandArgs, OutputFormat};
+use crate::client::{Client, encode};
+use crate::failure::{Exit, Failure};
+use crate::text::write_json;
+
+pub(crate) fn run(args: &JobCommandArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let path = format!("jobs/{}/suspend", encode(&args.job));
+    let done: DoneView = Client::of(&args.daemon).post(&path, &json!({}))?;
+    match args.format {
+        OutputFormat::Json => write_json(out, &done)?,
+        OutputFormat::Text => writeln!(out, "{} is suspended", args.job)?,
+    }
+    Ok(Exit::Ok)
+}

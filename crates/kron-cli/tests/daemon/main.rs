@@ -1,0 +1,9 @@
+//! `kron` and a real `krond`, each a process of its own, talking over the real socket.
+
+mod access;
+mod commands;
+mod krond;
+mod past;
+mod runs;
+mod socket;
+mod state;

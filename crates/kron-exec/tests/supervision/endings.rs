@@ -1,0 +1,402 @@
+//! How runs end: by themselves, by their timeout, by request, with everything they started.
+
+use std::time::{Duration, Instant};
+
+use kron_exec::{Plan, Signal};
+use kron_state::{Cause, ExitStatus};
+
+use crate::gate::kill;
+use crate::place::{Place, assert_nobody_left, wait_for_text, wait_until};
+use crate::runner::{Case, NOTHING, STRACE, note};
+use crate::strace::{trace_file, traced};
+
+pub(crate) const CASES: &[Case] = &[
+    ("endings::exit_codes_are_told", NOTHING, exit_codes),
+    ("endings::signals_are_told", NOTHING, signals),
+    ("endings::a_timeout_asks_first", NOTHING, timeout_asks),
+    ("endings::a_timeout_may_be_answered_with_an_exit_code", NOTHING, timeout_answered),
+    ("endings::a_timeout_kills_those_who_ignore_it", NOTHING, timeout_kills),
+    ("endings::a_timeout_without_grace_kills_at_once", NOTHING, timeout_without_grace),
+    ("endings::a_timeout_reaches_a_stopped_command", NOTHING, timeout_stopped),
+    ("endings::a_timeout_kills_a_stopped_command_that_ignores_it", NOTHING, timeout_stopped_deaf),
+    ("endings::a_command_that_ends_in_time_is_not_timed_out", NOTHING, in_time),
+    ("endings::a_request_to_end_asks_and_waits", NOTHING, asked),
+    ("endings::a_second_request_kills", NOTHING, asked_twice),
+    ("endings::a_request_to_kill_kills", NOTHING, killed),
+    ("endings::a_request_just_before_the_execution_ends_it", NOTHING, asked_at_release),
+    ("endings::grandchildren_end_with_the_run", NOTHING, grandchildren),
+    (
+        "endings::grandchildren_that_ignore_the_request_get_the_grace_and_no_more",
+        NOTHING,
+        deaf_grandchildren,
+    ),
+    ("endings::those_who_left_the_session_end_with_the_run", NOTHING, left_session),
+    ("endings::daemons_end_with_the_run", NOTHING, daemons),
+    ("endings::a_deep_tree_of_sessions_ends_with_the_run", NOTHING, deep_tree),
+    ("endings::a_growing_crowd_ends_with_the_run", NOTHING, crowd),
+    ("endings::background_processes_outlive_a_command_that_ends_by_itself", NOTHING, background),
+    ("endings::nobody_else_is_signalled", NOTHING, nobody_else),
+    (
+        "endings::a_group_is_signalled_while_its_leader_keeps_the_number",
+        STRACE,
+        signalled_before_reaped,
+    ),
+    ("endings::a_terminals_interrupt_does_not_reach_the_run", NOTHING, terminal),
+    ("endings::a_supervisor_is_small", NOTHING, memory),
+];
+
+const SOON: Duration = Duration::from_millis(100);
+/// Enough for a script to be ready on a busy machine.
+const READY: Duration = Duration::from_secs(1);
+/// Longer than any case may take.
+const LONG: Duration = Duration::from_secs(1_000);
+
+fn check(script: &str, change: impl Fn(&mut Plan), status: ExitStatus, cause: Cause) -> Place {
+    let place = Place::new();
+    let mut plan = place.plan(script);
+    change(&mut plan);
+    let end = place.run(&plan);
+    assert_eq!((end.status, end.cause), (status, cause), "{script}");
+    assert_eq!(place.executions(), 1);
+    place
+}
+
+fn timed(timeout: Duration, grace: Duration) -> impl Fn(&mut Plan) {
+    move |plan| {
+        plan.timeout = Some(timeout);
+        plan.grace = grace;
+    }
+}
+
+fn exit_codes() {
+    for code in [0, 1, 2, 126, 127, 128, 143, 255] {
+        check(&format!("exit {code}"), |_| (), ExitStatus::ExitCode(code), Cause::Own);
+    }
+}
+
+fn signals() {
+    // Every signal that ends a process, by its number on every architecture with Linux's
+    // generic numbers; the job-control ones stop it instead.
+    for signal in
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 29, 31, 34, 64]
+    {
+        let script = format!("ulimit -c 0; kill -{signal} $$; sleep 1000");
+        check(&script, |_| (), ExitStatus::Signal(signal), Cause::Own);
+    }
+}
+
+fn timeout_asks() {
+    check("exec sleep 1000", timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn timeout_answered() {
+    let script = "trap 'echo asked; exit 3' TERM; while :; do sleep 0.01; done";
+    let place = check(script, timed(READY, LONG), ExitStatus::ExitCode(3), Cause::Timeout);
+    assert!(place.logged().ends_with("asked\n"));
+    assert_nobody_left();
+}
+
+fn timeout_kills() {
+    let script = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
+    let place = check(script, timed(READY, SOON), ExitStatus::Signal(9), Cause::Timeout);
+    assert!(place.logged().ends_with("asked\n"));
+    assert_nobody_left();
+}
+
+fn timeout_without_grace() {
+    let script = "trap '' TERM; while :; do sleep 1000; done";
+    check(script, timed(READY, Duration::ZERO), ExitStatus::Signal(9), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn timeout_stopped() {
+    check("kill -STOP $$; sleep 1000", timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn timeout_stopped_deaf() {
+    let script = "trap '' TERM; while :; do kill -STOP $$; done";
+    check(script, timed(READY, SOON), ExitStatus::Signal(9), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn in_time() {
+    let plan = |plan: &mut Plan| plan.timeout = Some(LONG);
+    check("exit 0", plan, ExitStatus::ExitCode(0), Cause::Own);
+}
+
+fn asked() {
+    let place = Place::new();
+    let (supervisor, _) =
+        place.execute(&place.plan("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done"));
+    wait_for_text(&place.log());
+    assert!(supervisor.signal(Signal::Terminate).expect("signalled"));
+    let end = place.end_of(&supervisor);
+    assert_eq!((end.status, end.cause), (ExitStatus::ExitCode(5), Cause::Asked));
+    assert_nobody_left();
+}
+
+fn asked_twice() {
+    let place = Place::new();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+    let (supervisor, _) = place.execute(&place.plan(script));
+    wait_for_text(&place.log());
+    assert!(supervisor.signal(Signal::Terminate).expect("signalled"));
+    wait_until("it was asked", || place.logged().ends_with("asked\n"));
+    assert!(supervisor.signal(Signal::Kill).expect("signalled"));
+    let end = place.end_of(&supervisor);
+    assert_eq!((end.status, end.cause), (ExitStatus::Signal(9), Cause::Asked));
+    assert!(!supervisor.signal(Signal::Kill).expect("an answer"), "it is gone");
+    assert_nobody_left();
+}
+
+fn killed() {
+    let place = Place::new();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+    let (supervisor, _) = place.execute(&place.plan(script));
+    wait_for_text(&place.log());
+    assert!(supervisor.signal(Signal::Kill).expect("signalled"));
+    let end = place.end_of(&supervisor);
+    assert_eq!((end.status, end.cause), (ExitStatus::Signal(9), Cause::Asked));
+    assert_eq!(place.logged(), "ready\n", "it was not asked");
+    assert_nobody_left();
+}
+
+fn asked_at_release() {
+    use kron_exec::Message;
+    for _ in 0..20 {
+        let place = Place::new();
+        let (supervisor, _) = place.arm(&place.plan("exec sleep 1000"));
+        supervisor.release().expect("released");
+        assert!(supervisor.signal(Signal::Terminate).expect("signalled"));
+        // Whichever came first, it is over, and what is told agrees with what happened.
+        match crate::place::next(&supervisor) {
+            Message::Refused { .. } => {
+                supervisor.acknowledge().expect("acknowledged");
+                crate::place::wait_for_end(&supervisor);
+                assert_eq!(place.executions(), 0);
+            }
+            Message::Executing => {
+                let end = place.end_of(&supervisor);
+                assert_eq!((end.status, end.cause), (ExitStatus::Signal(15), Cause::Asked));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_nobody_left();
+    }
+}
+
+fn grandchildren() {
+    let script = "sleep 1000 & (sleep 1000 & sleep 1000) & sleep 1000";
+    check(script, timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn deaf_grandchildren() {
+    // The command itself obeys at once, but what it started does not.
+    let script = "(trap '' TERM; sleep 1000 & wait; sleep 1000) & exec sleep 1000";
+    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn left_session() {
+    let script =
+        "setsid sleep 1000 & setsid sh -c \"trap '' TERM HUP; sleep 1000; :\" & exec sleep 1000";
+    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn daemons() {
+    // Twice forked, a session of its own, parents gone.
+    let script = "(setsid sh -c \"trap '' TERM HUP; (sleep 1000 & sleep 1000 &) & exec sleep 1000\" &) \n exec sleep 1000";
+    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn deep_tree() {
+    // Deeper than one walk goes, each level in a session of its own.
+    let script = "cat > $0.sh <<'END'\n[ $1 -gt 0 ] || exec sleep 1000\nsetsid sh $0 $(($1 - 1)) &\nwait\nEND\nsh $0.sh 100";
+    let place = Place::new();
+    let mut plan = place.plan(script);
+    plan.argv.push(place.open.join("level").display().to_string());
+    plan.grace = SOON;
+    let (supervisor, _) = place.execute(&plan);
+    let deepest = || {
+        let lists = std::process::Command::new("ps").args(["-eo", "args"]).output().expect("ps");
+        let text = String::from_utf8_lossy(&lists.stdout).into_owned();
+        text.contains(&format!("{}.sh 1\n", place.open.join("level").display()))
+    };
+    wait_until("the tree is grown", deepest);
+    supervisor.signal(Signal::Kill).expect("signalled");
+    let end = place.end_of(&supervisor);
+    assert_eq!((end.status, end.cause), (ExitStatus::Signal(9), Cause::Asked));
+    assert_nobody_left();
+}
+
+fn crowd() {
+    // Every process keeps starting sessions while it is hunted, up to a number.
+    let script = "trap '' TERM; i=0; while [ $i -lt 300 ]; do setsid sh -c \"trap '' TERM; sleep 1000; :\" & i=$((i + 1)); done; wait";
+    check(script, timed(READY, Duration::ZERO), ExitStatus::Signal(9), Cause::Timeout);
+    assert_nobody_left();
+}
+
+fn background() {
+    let script = "sleep 1000 & echo $!; (setsid sleep 1000 & echo $!); exit 0";
+    let since = Instant::now();
+    let place = check(script, |_| (), ExitStatus::ExitCode(0), Cause::Own);
+    assert!(since.elapsed() < Duration::from_secs(900));
+    let pids: Vec<i32> = place.logged().lines().map(|line| line.parse().expect("a pid")).collect();
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        // Alive: killing it succeeds, and it is ours to reap.
+        kill(pid, "KILL");
+    }
+}
+
+fn nobody_else() {
+    let place = Place::new();
+    // Another run, and a process of the daemon's own: neither may notice.
+    let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().expect("a sleep");
+    let other = Plan {
+        output: kron_exec::Output::Discard,
+        ..place.plan("trap 'exit 9' TERM HUP CONT; echo on > go; while :; do sleep 0.01; done")
+    };
+    let other = Plan { cwd: Some(place.open.clone()), ..other };
+    let (other_supervisor, other_command) = place.execute(&other);
+    wait_for_text(&place.open.join("go"));
+    let mut plan = place.plan("setsid sleep 1000 & exec sleep 1000");
+    timed(SOON, SOON)(&mut plan);
+    let end = place.run(&plan);
+    assert_eq!(end.cause, Cause::Timeout);
+    assert!(bystander.try_wait().expect("an answer").is_none());
+    assert!(
+        crate::place::hold(other_command).is_some_and(|held| !held.has_ended().expect("an answer"))
+    );
+    bystander.kill().expect("killed");
+    bystander.wait().expect("reaped");
+    other_supervisor.signal(Signal::Kill).expect("signalled");
+    assert_eq!(place.end_of(&other_supervisor).status, ExitStatus::Signal(9));
+}
+
+fn signalled_before_reaped() {
+    // The leader obeys, a member does not, and one left the group.
+    let script = "(trap '' TERM; sleep 1000; :) & setsid sleep 1000 & exec sleep 1000";
+    let place = traced("-e trace=kill,waitid,pidfd_send_signal");
+    let mut plan = place.plan(script);
+    timed(READY, SOON)(&mut plan);
+    let (supervisor, command) = place.execute(&plan);
+    assert_eq!(place.end_of(&supervisor).status, ExitStatus::Signal(15));
+    crate::place::wait_for_everybody();
+    let trace = std::fs::read_to_string(trace_file(&place)).expect("a trace");
+    let lines: Vec<&str> = trace.lines().collect();
+    let reaped = lines.iter().position(|line| {
+        line.starts_with("waitid(")
+            && line.contains(&format!("si_pid={}", command.pid))
+            && !line.contains("WNOWAIT")
+    });
+    let reaped = reaped.expect("the command is reaped");
+    let signals = |name: &str| {
+        let call = format!("kill(-{}, {name})", command.pid);
+        let found: Vec<usize> = lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.starts_with(&call))
+            .map(|(index, _)| index)
+            .collect();
+        assert!(!found.is_empty(), "{call} in:\n{trace}");
+        found
+    };
+    for name in ["SIGTERM", "SIGCONT", "SIGKILL"] {
+        assert!(signals(name).into_iter().all(|index| index < reaped), "{name} in:\n{trace}");
+    }
+    // No other number is ever signalled.
+    assert!(lines.iter().filter(|line| line.starts_with("kill(")).count() == 3, "{trace}");
+}
+
+fn terminal() {
+    use std::io::{Read, Write};
+    // `script` runs the daemon's part of this case with a terminal of its own.
+    let place = Place::new();
+    if std::env::var("KRON_TEST_TERMINAL").is_err() {
+        let case = "exec \"$0\" --case endings::a_terminals_interrupt_does_not_reach_the_run";
+        let mut child = std::process::Command::new("script")
+            .args([
+                "-qec",
+                &case.replace(
+                    "$0",
+                    &std::env::current_exe().expect("this program").display().to_string(),
+                ),
+                "/dev/null",
+            ])
+            .env("KRON_TEST_TERMINAL", "yes")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("`script` of util-linux");
+        let mut output = String::new();
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let mut byte = [0];
+        while !output.contains("interrupt me") {
+            assert_eq!(stdout.read(&mut byte).expect("read"), 1, "{output}");
+            output.push(char::from(byte[0]));
+        }
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(b"\x03").expect("written");
+        stdout.read_to_string(&mut output).expect("read");
+        assert!(output.contains("was interrupted"), "{output}");
+        assert!(output.contains("run ended by itself"), "{output}");
+        assert!(child.wait().expect("reaped").success());
+        return;
+    }
+    // Group, session and terminal, counted from the state.
+    let place_of = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a status");
+        let fields = stat.rsplit_once(") ").expect("fields").1.to_owned();
+        let number = |index: usize| -> i32 {
+            fields.split(' ').nth(index).expect("a field").parse().expect("a number")
+        };
+        (number(2), number(3), number(4))
+    };
+    assert_ne!(place_of(std::process::id() as i32).2, 0, "this process has a terminal");
+    let mut signals = nix::sys::signal::SigSet::empty();
+    signals.add(nix::sys::signal::Signal::SIGINT);
+    signals.thread_block().expect("blocked");
+    let go = place.open.join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.01; done; exit 6", go.display());
+    let (supervisor, command) = place.execute(&place.plan(&script));
+    let group = place_of(supervisor.process().pid).0;
+    assert_eq!(group, supervisor.process().pid, "the supervisor is in the daemon's group");
+    assert_eq!(place_of(command.pid), (command.pid, command.pid, 0));
+    writeln!(std::io::stdout(), "interrupt me").expect("written");
+    assert_eq!(signals.wait().expect("a signal"), nix::sys::signal::Signal::SIGINT);
+    writeln!(std::io::stdout(), "was interrupted").expect("written");
+    std::fs::write(go, "").expect("written");
+    let end = place.end_of(&supervisor);
+    assert_eq!((end.status, end.cause), (ExitStatus::ExitCode(6), Cause::Own));
+    writeln!(std::io::stdout(), "run ended by itself").expect("written");
+}
+
+fn memory() {
+    let place = Place::new();
+    let mut plan = place.plan("echo ready; exec sleep 1000");
+    // A plan of some size, which must be forgotten.
+    plan.env.push(("BIG".to_owned(), "x".repeat(100_000)));
+    plan.stdin = Some("x".repeat(400_000));
+    let (supervisor, _) = place.execute(&plan);
+    wait_for_text(&place.log());
+    let path = format!("/proc/{}/smaps_rollup", supervisor.process().pid);
+    let rollup = std::fs::read_to_string(path).expect("memory in numbers");
+    let kib = |name: &str| -> u64 {
+        let line = rollup.lines().find(|line| line.starts_with(name)).expect("the line");
+        line.split_ascii_whitespace().nth(1).expect("a number").parse().expect("a number")
+    };
+    let private = kib("Private_Clean:") + kib("Private_Dirty:");
+    let (dirty, pss) = (kib("Private_Dirty:"), kib("Pss:"));
+    note(&format!(
+        "a supervisor's memory: {private} KiB private, of it {dirty} KiB written; {pss} KiB proportional"
+    ));
+    assert!(dirty <= 1_024, "{rollup}");
+    supervisor.signal(Signal::Kill).expect("signalled");
+    place.end_of(&supervisor);
+}

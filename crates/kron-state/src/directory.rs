@@ -1,0 +1,266 @@
+//! The little that the store needs of a file system.
+//!
+//! [`Directory`] is small so that three implementations stay honest: the real one
+//! ([`RealDirectory`](crate::RealDirectory)), one in memory that knows what a power cut leaves
+//! ([`Disk`](crate::simulated::Disk)), and one that fails on request around either
+//! ([`Faulty`](crate::simulated::Faulty)). It has no policy: what is done in which order, and what
+//! is tried again, is the store's business.
+
+use std::fmt;
+use std::io;
+
+use kron_core::UtcSecond;
+
+/// A directory that one user alone may enter, and the files in it.
+///
+/// Names are single path components. No method follows a symbolic link, and each that opens an
+/// existing file refuses one that is not a private regular file.
+pub trait Directory: Sized + Send + Sync {
+    /// A file that is being written.
+    type File: Send;
+
+    /// What to call the file `name` when talking to people.
+    fn describe(&self, name: &str) -> String;
+
+    /// The directory `name` inside this one, made durably if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made or opened, or is not a private directory.
+    fn subdirectory(&self, name: &str) -> Result<Self, FileError>;
+
+    /// The directory `name` inside this one, or `None` when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not a private directory.
+    fn existing_subdirectory(&self, name: &str) -> Result<Option<Self>, FileError>;
+
+    /// The names of everything in the directory, in no order.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// What the file `name` holds, or `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is longer than `bytes_max`, or is not a private regular file.
+    fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Contents>, FileError>;
+
+    /// When the file `name` was last written, or `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When it cannot be told, or is not a private regular file.
+    fn modified(&self, name: &str) -> Result<Option<UtcSecond>, FileError>;
+
+    /// Sets when the file `name` was last written.
+    ///
+    /// # Errors
+    /// When there is no such file, it is not a private regular one, or the time cannot be set.
+    fn set_modified(&self, name: &str, at: UtcSecond) -> Result<(), FileError>;
+
+    /// A new, empty file `name` that only this user may read and write.
+    ///
+    /// # Errors
+    /// When it cannot be created, or there is anything of that name already.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+
+    /// The file `name`, to be written at its end; created if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not a private regular file.
+    fn append(&self, name: &str) -> Result<Self::File, FileError>;
+
+    /// Writes some of `bytes` and says how many.
+    ///
+    /// # Errors
+    /// When none could be written.
+    fn write(&self, file: &mut Self::File, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Makes what the file holds durable.
+    ///
+    /// # Errors
+    /// When that failed. What the file holds on disk is then unknown, and a second attempt may
+    /// succeed without having done anything: it is never made.
+    fn sync_file(&self, file: &Self::File) -> io::Result<()>;
+
+    /// Gives the file `from` the name `to`, atomically taking the place of what had that name.
+    ///
+    /// # Errors
+    /// When that cannot be done; both names are then as they were.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes the file `name`.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be removed.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes every earlier creation, renaming and removal in this directory durable.
+    ///
+    /// # Errors
+    /// As for [`Directory::sync_file`].
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// When it was last written.
+    pub modified: UtcSecond,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system says no.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is not what it must be.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+}
+
+/// What is wrong with a file or directory that could be tampered with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is a symbolic link.
+    #[error("it is a symbolic link, and links are not followed")]
+    Symlink,
+    /// It is something else than a file or directory as expected.
+    #[error("it is a {found}, not a {wanted}")]
+    Kind {
+        /// What it is.
+        found: FileKind,
+        /// What it should be.
+        wanted: FileKind,
+    },
+    /// It belongs to somebody else.
+    #[error("it belongs to user {found}, not to user {wanted}")]
+    Owner {
+        /// Its owner.
+        found: u32,
+        /// Who should own it.
+        wanted: u32,
+    },
+    /// Its permissions are not those of a private file or directory.
+    #[error("its permissions are {found:04o}, not {wanted:04o}")]
+    Mode {
+        /// Its permissions.
+        found: u32,
+        /// What they should be.
+        wanted: u32,
+    },
+    /// It can be reached by another name, and so be changed from elsewhere.
+    #[error("it has {0} hard links")]
+    Links(u64),
+    /// It is longer than anything that was written here.
+    #[error("it has {bytes} bytes, more than the {bytes_max} that are read")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+}
+
+impl Refusal {
+    /// What to do about it, with `path` as the file's name.
+    #[must_use]
+    pub fn hint(&self, path: &str) -> String {
+        match self {
+            Refusal::Symlink | Refusal::Kind { .. } => {
+                format!("find out who put it there, and move `{path}` away")
+            }
+            Refusal::Owner { wanted, .. } => {
+                format!("check what it holds, then `chown {wanted} '{path}'`")
+            }
+            Refusal::Mode { wanted, .. } => {
+                format!("check what it holds, then `chmod {wanted:04o} '{path}'`")
+            }
+            Refusal::Links(_) => format!(
+                "find its other names with `find / -xdev -samefile '{path}'` and remove them"
+            ),
+            Refusal::TooLong { .. } => format!("look into `{path}`, and move it away"),
+        }
+    }
+}
+
+/// Kinds of things that have a name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character or block device.
+    Device,
+    /// A symbolic link, or something nobody has heard of.
+    Other,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            FileKind::Regular => "regular file",
+            FileKind::Directory => "directory",
+            FileKind::Pipe => "named pipe",
+            FileKind::Socket => "socket",
+            FileKind::Device => "device",
+            FileKind::Other => "thing of another kind",
+        })
+    }
+}
+
+/// What was attempted on a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// [`Directory::subdirectory`] and its like, and the opening of the state directory itself.
+    OpenDirectory,
+    /// [`Directory::names`].
+    List,
+    /// [`Directory::read`] and [`Directory::modified`].
+    Read,
+    /// [`Directory::set_modified`].
+    SetModified,
+    /// [`Directory::create`].
+    Create,
+    /// [`Directory::append`].
+    Append,
+    /// [`Directory::write`].
+    Write,
+    /// [`Directory::sync_file`].
+    SyncFile,
+    /// [`Directory::rename`].
+    Rename,
+    /// [`Directory::remove`].
+    Remove,
+    /// [`Directory::sync`].
+    SyncDirectory,
+    /// [`Lock::acquire`](crate::Lock::acquire).
+    Lock,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Operation::OpenDirectory => "open the directory",
+            Operation::List => "list",
+            Operation::Read => "read",
+            Operation::SetModified => "set the time of",
+            Operation::Create => "create a file beside",
+            Operation::Append => "open for appending",
+            Operation::Write => "write",
+            Operation::SyncFile => "sync",
+            Operation::Rename => "put in place",
+            Operation::Remove => "remove",
+            Operation::SyncDirectory => "sync the directory of",
+            Operation::Lock => "lock",
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Kron's recorded past: what was handled, what is running, and the store that keeps it through
+//! crashes.
+//!
+//! [`Document`] is the one JSON document per job that the state format prescribes, and
+//! [`Document::apply`] is the only way it changes. [`Store`] keeps documents, and everything else
+//! that must outlive a daemon, in a directory that only its user may enter; [`Lock`] lets one
+//! daemon at a time use it. Nothing here decides when anything runs, and nothing here asks for the
+//! time.
+//!
+//! Files are replaced as a whole, durably, or not at all. What cannot be read is set aside, never
+//! thrown away; what cannot be understood, or could have been put there by somebody else, is left
+//! alone and refused.
+
+mod change;
+mod directory;
+mod document;
+mod epoch;
+mod known;
+mod lock;
+mod migration;
+mod real;
+mod replace;
+mod run;
+mod sealed;
+mod shared_sync;
+pub mod simulated;
+mod store;
+mod summary;
+
+pub use change::{Change, Inapplicable};
+pub use directory::{Contents, Directory, FileError, FileKind, Operation, Refusal};
+pub use document::{
+    ActiveState, Document, DocumentError, HistoryEntry, PeriodRef, Process, Replacing, VERSION,
+};
+pub use epoch::{Epoch, EpochEvent, EpochLog};
+pub use known::{Known, KnownJob, Unknown};
+pub use lock::{Lock, LockError};
+pub use real::RealDirectory;
+pub use run::{Cause, Ending, ExitStatus, RunEnd, RunId, RunRecord};
+pub use store::{
+    DOCUMENT_BYTES_MAX, EPOCHS_BYTES_MAX, KNOWN_BYTES_MAX, KnownRead, RunRead, Scan, Store,
+    StoreError, UnreadableFile, document_file, write_run_record,
+};
+pub use summary::Summary;

@@ -1,0 +1,176 @@
+//! The control API: HTTP/1.1 and JSON on a unix socket.
+//!
+//! [`serve`] accepts connections, asks the kernel who is on the other end, and answers one request
+//! per connection. It decides nothing: what changes something is asked of the loop through the
+//! [`Handle`], and what is recorded is read from the store, off the runtime's thread.
+//!
+//! - who may do what is decided by the peer's credentials alone;
+//! - every answer that is no success is an [`view::ErrorBody`];
+//! - requests, answers, connections and waiting are bounded, each by a named limit;
+//! - a reader that is slow, silent or gone costs nobody else anything.
+
+mod access;
+mod body;
+mod describe;
+mod failure;
+mod handlers;
+mod log_file;
+pub mod view;
+mod why;
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+
+use self::access::Access;
+use self::failure::Failure;
+use crate::daemon::Handle;
+
+/// The state directory of a daemon that was told no other.
+pub const STATE_DIR_DEFAULT: &str = "/var/lib/krond";
+/// The control socket that goes with it.
+pub const SOCKET_DEFAULT: &str = "/run/krond/krond.sock";
+/// The control socket's name in any other state directory.
+const SOCKET_NAME: &str = "krond.sock";
+
+/// The first part of every path.
+pub const PREFIX: &str = "/api/v1";
+
+/// The header of a piece of a log that says whether its run is active.
+pub const LOG_ACTIVE_HEADER: &str = "kron-run-active";
+/// The header of a piece of a log that says how long the whole log is.
+pub const LOG_BYTES_HEADER: &str = "kron-log-bytes";
+
+/// Connections that are served at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = 128;
+/// How long a client may take to say what it wants.
+const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may live, whatever it is doing.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(300);
+/// The pause after a connection could not be accepted, when descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// The bytes of a request's line and headers. Identities have at most 4 KiB, three times that when
+/// they are percent-encoded.
+const HEADER_BYTES_MAX: usize = 32 * 1024;
+/// The bytes of a request's body.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// The control socket of a daemon with this state directory.
+#[must_use]
+pub fn socket_path(state_dir: &Path) -> PathBuf {
+    if state_dir == Path::new(STATE_DIR_DEFAULT) {
+        return PathBuf::from(SOCKET_DEFAULT);
+    }
+    state_dir.join(SOCKET_NAME)
+}
+
+/// Serves the API until the future is dropped.
+///
+/// # Errors
+/// When the listener cannot be used at all. What goes wrong with a connection ends that connection
+/// only.
+pub async fn serve(handle: Handle, listener: UnixListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let router = router(handle.clone());
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return Ok(()) };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (router, handle) = (router.clone(), handle.clone());
+        tokio::spawn(async move {
+            // However it ends, it ends: the client has its answer or has gone.
+            let _ =
+                tokio::time::timeout(CONNECTION_PATIENCE, connection(handle, router, stream)).await;
+            drop(slot);
+        });
+    }
+}
+
+async fn connection(handle: Handle, router: Router, stream: UnixStream) {
+    let Ok(peer) = stream.peer_cred() else { return };
+    let access = access::of(peer.uid(), peer.gid(), handle.settings().socket_group.clone()).await;
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let router = router.clone();
+        async move { Ok::<Response, Infallible>(answer(access, router, request).await) }
+    });
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_PATIENCE)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(
+    access: Access,
+    router: TowerToHyperService<Router>,
+    request: Request<hyper::body::Incoming>,
+) -> Response {
+    use hyper::service::Service as _;
+    if let Err(refusal) = access.admits(request.method()) {
+        return refusal.into_response();
+    }
+    match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn router(handle: Handle) -> Router {
+    let jobs = Router::new()
+        .route("/", get(handlers::jobs))
+        .route("/{identity}", get(handlers::job))
+        .route("/{identity}/history", get(handlers::history))
+        .route("/{identity}/why", get(handlers::why))
+        .route("/{identity}/runs/{run}", get(handlers::run_state))
+        .route("/{identity}/runs/{run}/log", get(handlers::log))
+        .route("/{identity}/run", post(handlers::run))
+        .route("/{identity}/suspend", post(handlers::suspend))
+        .route("/{identity}/resume", post(handlers::resume));
+    let api = Router::new()
+        .route("/status", get(handlers::status))
+        .nest("/jobs", jobs)
+        .route("/reload", post(handlers::reload))
+        .route("/stop", post(handlers::stop))
+        .route("/clock/accept", post(handlers::accept_clock));
+    Router::new()
+        .nest(PREFIX, api)
+        .fallback(|request: Request| async move { Failure::no_such_path(request.uri()) })
+        .method_not_allowed_fallback(|request: Request| async move {
+            Failure::wrong_method(request.method())
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_directory_has_its_socket_in_run() {
+        assert_eq!(socket_path(Path::new("/var/lib/krond")), Path::new("/run/krond/krond.sock"));
+        assert_eq!(socket_path(Path::new("/var/lib/krond/")), Path::new("/run/krond/krond.sock"));
+        assert_eq!(socket_path(Path::new("state")), Path::new("state/krond.sock"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Who may do what: decided by the peer's credentials, which the kernel vouches for.
+//!
+//! Root and the daemon's own user may do everything. Members of the socket's group may read. Others
+//! may do nothing, even when the socket's mode lets them connect.
+//!
+//! The kernel tells a peer's user and primary group; which other groups the user belongs to is
+//! asked of the name service, as for any login. A question it cannot answer is answered with no.
+
+use std::ffi::CString;
+
+use axum::http::Method;
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+
+use super::failure::Failure;
+
+/// What a peer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Nothing.
+    Nothing,
+    /// Look, but not touch.
+    Read,
+    /// Everything.
+    Change,
+}
+
+impl Access {
+    /// Whether a request with this method is allowed.
+    pub(super) fn admits(self, method: &Method) -> Result<(), Failure> {
+        match self {
+            Access::Change => Ok(()),
+            Access::Read if matches!(*method, Method::GET | Method::HEAD) => Ok(()),
+            Access::Read => {
+                Err(Failure::forbidden("only root and the daemon's own user may change anything"))
+            }
+            Access::Nothing => Err(Failure::forbidden(
+                "only root, the daemon's own user and the socket's group may ask",
+            )),
+        }
+    }
+}
+
+/// What the peer with this user and primary group may do.
+pub(super) async fn of(uid: u32, gid: u32, socket_group: String) -> Access {
+    let own = rustix::process::geteuid().as_raw();
+    if uid == 0 || uid == own {
+        return Access::Change;
+    }
+    // The name service may ask the network.
+    let reads = tokio::task::spawn_blocking(move || is_member(uid, gid, &socket_group));
+    match reads.await {
+        Ok(true) => Access::Read,
+        Ok(false) | Err(_) => Access::Nothing,
+    }
+}
+
+fn is_member(uid: u32, gid: u32, group: &str) -> bool {
+    let Ok(Some(group)) = Group::from_name(group) else { return false };
+    if group.gid == Gid::from_raw(gid) {
+        return true;
+    }
+    let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else { return false };
+    let Ok(name) = CString::new(user.name) else { return false };
+    getgrouplist(&name, user.gid).is_ok_and(|groups| groups.contains(&group.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_look_and_strangers_do_not() {
+        let admitted = |access: Access| {
+            [Method::GET, Method::HEAD, Method::POST, Method::DELETE]
+                .map(|method| access.admits(&method).is_ok())
+        };
+        assert_eq!(admitted(Access::Change), [true; 4]);
+        assert_eq!(admitted(Access::Read), [true, true, false, false]);
+        assert_eq!(admitted(Access::Nothing), [false; 4]);
+    }
+
+    #[test]
+    fn membership_is_by_primary_group_or_by_the_name_service() {
+        let Ok(Some(root)) = User::from_uid(Uid::from_raw(0)) else { return };
+        let group = Group::from_gid(root.gid).unwrap().unwrap();
+        assert!(is_member(12_345, root.gid.as_raw(), &group.name), "by the peer's own group");
+        assert!(is_member(0, 54_321, &group.name), "by the user's groups");
+        assert!(!is_member(12_345, 54_321, &group.name), "a user nobody knows");
+        assert!(!is_member(0, root.gid.as_raw(), "no-such-group-here"));
+    }
+}

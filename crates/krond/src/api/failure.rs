@@ -1,0 +1,153 @@
+//! Answers that are no success, and the one table from reasons to HTTP status codes.
+
+use axum::Json;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use kron_core::Category;
+use kron_core::finding::excerpt;
+
+use super::view::{ErrorBody, ErrorView};
+use crate::daemon::{Gone, ReloadFailure};
+use crate::machine::Refusal;
+
+/// Why a request is not answered with what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    status: StatusCode,
+    error: ErrorView,
+}
+
+impl Failure {
+    fn new(status: StatusCode, category: Category, message: impl Into<String>) -> Failure {
+        let message = message.into();
+        Failure {
+            status,
+            error: ErrorView { category: category.to_string(), message, hint: None, details: None },
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.error.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn forbidden(message: &str) -> Failure {
+        Failure::new(StatusCode::FORBIDDEN, Category::System, message)
+            .hint("root may do everything; members of the group `socket_group` may read")
+    }
+
+    pub(super) fn no_such_path(uri: &Uri) -> Failure {
+        let message = format!("there is nothing at `{}`", excerpt(uri.path()));
+        Failure::new(StatusCode::NOT_FOUND, Category::Configuration, message)
+    }
+
+    pub(super) fn wrong_method(method: &Method) -> Failure {
+        let message = format!("`{}` means nothing here", excerpt(method.as_str()));
+        Failure::new(StatusCode::METHOD_NOT_ALLOWED, Category::Configuration, message)
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, Category::Configuration, message)
+    }
+
+    pub(super) fn no_such_job(identity: &str, nearest: Option<&str>) -> Failure {
+        let message = format!("no job `{}`", excerpt(identity));
+        let failure = Failure::new(StatusCode::NOT_FOUND, Category::Configuration, message);
+        match nearest {
+            Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
+            None => failure.hint("`kron status` lists the jobs"),
+        }
+    }
+
+    pub(super) fn no_such_run(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::NOT_FOUND, Category::Configuration, message).hint(hint)
+    }
+
+    /// What is recorded could not be read.
+    pub(super) fn unreadable(
+        category: Category,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) -> Failure {
+        let mut failure = Failure::new(StatusCode::INTERNAL_SERVER_ERROR, category, message);
+        failure.error.hint = hint;
+        failure
+    }
+
+    pub(super) fn timed_out() -> Failure {
+        Failure::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            Category::System,
+            "the daemon did not answer in time",
+        )
+        .hint("whether it does what was asked is not known; `kron status` shows how things are")
+    }
+
+    /// The daemon gave an answer that does not go with the question.
+    pub(super) fn confused() -> Failure {
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Category::System,
+            "the daemon's answer does not go with the question",
+        )
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}
+
+impl From<Gone> for Failure {
+    fn from(_: Gone) -> Failure {
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, Category::System, "the daemon is leaving")
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::NoSuchJob { identity, nearest } => {
+                Failure::no_such_job(&identity, nearest.as_deref())
+            }
+            Refusal::Active { run } => Failure::new(
+                StatusCode::CONFLICT,
+                Category::Execution,
+                format!("run `{run}` is active, and the job's policy forbids another"),
+            )
+            .hint("`--force` runs it all the same"),
+            Refusal::NotStarted(failure) => Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                failure.category,
+                format!("not started: {}: {}", failure.operation, failure.message),
+            ),
+            Refusal::Stopping => Failure::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Category::System,
+                "the daemon is stopping and starts nothing more",
+            ),
+            Refusal::Unchanged { message } => {
+                Failure::new(StatusCode::CONFLICT, Category::Configuration, message)
+            }
+        }
+    }
+}
+
+impl From<ReloadFailure> for Failure {
+    fn from(failure: ReloadFailure) -> Failure {
+        let category = failure.category();
+        let message = failure.to_string();
+        match failure {
+            ReloadFailure::Invalid { diagnostics } => {
+                let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, category, message);
+                failure.error.details = Some(diagnostics);
+                failure
+            }
+            ReloadFailure::Unreadable { .. } => {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, category, message)
+            }
+            ReloadFailure::Gone => Failure::from(Gone),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Definitions from the files the daemon was given.
+//!
+//! Any error in them means that nothing of them is used; what is wrong is then told in full, as
+//! `kron lint` tells it. Bad lines of crontab files are told and left out.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use kron_config::files::{self, ReadError};
+use kron_config::{DaemonSettings, Diagnostic, Job, Loader, Options};
+use kron_core::{Category, Severity};
+
+use crate::log::{Log, LogFormat, told};
+use crate::machine::{Entry, Level};
+
+/// Said when so much is wrong that the rest was not read.
+const CUT_SHORT: &str = "there is more; the rest was not read";
+
+/// Where definitions come from.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    /// Files and directories. They are read again by every reload.
+    pub(super) paths: Vec<PathBuf>,
+    /// What `%H` and `%m` in salts stand for.
+    pub(super) options: Options,
+}
+
+/// Definitions without errors.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    pub(super) jobs: Vec<Job>,
+    pub(super) settings: DaemonSettings,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// Why there are none.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DefinitionsError {
+    /// They have errors.
+    #[error("the definitions have errors")]
+    Invalid {
+        /// All of them.
+        diagnostics: Vec<Diagnostic>,
+        /// Whether there are even more.
+        cut_short: bool,
+    },
+    /// A file could not be read.
+    #[error("{}", told(error))]
+    Read {
+        /// Which, and why; told in full, so that it is no source of its own.
+        error: ReadError,
+    },
+}
+
+impl DefinitionsError {
+    pub(super) fn category(&self) -> Category {
+        match self {
+            DefinitionsError::Invalid { .. } => Category::Configuration,
+            DefinitionsError::Read { error } => error.category(),
+        }
+    }
+}
+
+impl Sources {
+    /// Reads everything.
+    pub(super) fn load(&self) -> Result<Definitions, DefinitionsError> {
+        let read = |error| DefinitionsError::Read { error };
+        let mut loader = Loader::new(self.options.clone());
+        for path in &self.paths {
+            for (file, format) in files::expand(path, None).map_err(read)? {
+                loader.load(&files::read(&file).map_err(read)?, &format);
+            }
+        }
+        let loaded = loader.finish();
+        if !loaded.is_usable() {
+            let cut_short = loaded.cut_short;
+            return Err(DefinitionsError::Invalid { diagnostics: loaded.diagnostics, cut_short });
+        }
+        let mut jobs = loaded.jobs;
+        for job in &mut jobs {
+            // The machine waits for what is being ended as long as its supervisor does.
+            job.execution.grace.get_or_insert(loaded.daemon.grace);
+        }
+        Ok(Definitions { jobs, settings: loaded.daemon, diagnostics: loaded.diagnostics })
+    }
+}
+
+/// Diagnostics as `kron lint` shows them.
+pub(super) fn rendered(diagnostics: &[Diagnostic], cut_short: bool) -> String {
+    let mut text = String::new();
+    for diagnostic in diagnostics {
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "{diagnostic}\n\n");
+    }
+    if cut_short {
+        let _ = write!(text, "{CUT_SHORT}\n\n");
+    }
+    text
+}
+
+/// Shows diagnostics where the log goes: for people with their source lines, or one entry each
+/// where only JSON may stand.
+pub(super) fn show(log: Log, diagnostics: &[Diagnostic], cut_short: bool) {
+    if log.format() == LogFormat::Text {
+        log.write_plain(&rendered(diagnostics, cut_short));
+        return;
+    }
+    for diagnostic in diagnostics {
+        let level = match diagnostic.severity {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warn,
+        };
+        let mut entry =
+            Entry::new(level, "diagnostic").error(diagnostic.category, "load", &diagnostic.message);
+        if let Some(location) = &diagnostic.location {
+            entry = entry
+                .with("file", &*location.file)
+                .with("line", location.line)
+                .with("column", location.column);
+        }
+        if let Some(help) = &diagnostic.help {
+            entry = entry.with("help", help.as_str());
+        }
+        log.write(&entry);
+    }
+    if cut_short {
+        log.write(&Entry::new(Level::Error, "diagnostic").error(
+            Category::Configuration,
+            "load",
+            CUT_SHORT,
+        ));
+    }
+}
+
+/// What a salt may name: the host's name and the machine's id.
+pub(super) fn host_options() -> Options {
+    let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Options {
+        host_name: Some(host_name),
+        machine_id: machine_id(Path::new("/etc/machine-id")),
+        crontab_zone: None,
+    }
+}
+
+/// The id in the file, if there is one that has been set.
+fn machine_id(path: &Path) -> Option<String> {
+    let text = files::read(path).ok()?;
+    let id = text.text().trim();
+    // A machine that boots for the first time says `uninitialized`, and would be another one later.
+    (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_that_was_set_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("machine-id");
+        assert_eq!(machine_id(&path), None);
+        let rows = [
+            ("0123456789abcdef0123456789abcdef\n", Some("0123456789abcdef0123456789abcdef")),
+            ("uninitialized\n", None),
+            ("", None),
+        ];
+        for (text, id) in rows {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(machine_id(&path).as_deref(), id, "{text:?}");
+        }
+    }
+}

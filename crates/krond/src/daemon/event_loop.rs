@@ -1,0 +1,346 @@
+//! The loop: take one event, let the machine handle it, carry out what it asks for.
+//!
+//! This thread alone decides, and it never waits for anything but the next event: disks, users and
+//! processes are other threads' business, whose results come back as events.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use kron_core::Category;
+use kron_state::{Epoch, RunId};
+use nix::sys::signal::Signal;
+use tokio::sync::{mpsc as tokio_mpsc, oneshot};
+
+use super::clock;
+use super::handle::{ReloadFailure, ReloadView, Shared};
+use super::inbox::{Arrived, Asked, Done, Inbox, NewDefinitions};
+use super::launch::Launchers;
+use super::logs::Task;
+use super::notify;
+use super::poll::{Poll, Ready};
+use super::reload;
+use super::runs::{Runs, Step};
+use super::socket::SocketFile;
+use super::sync::SyncPool;
+use super::sync_queue::Order;
+use crate::log::Log;
+use crate::machine::{
+    Action, Entry, Event, ExitReason, Level, Machine, Now, Reply, Request, RequestId, StopMode,
+    Ticket,
+};
+
+/// How often a sign of life is left, and chores are looked after. It only dates a crash for
+/// `kron why`; nothing that is due waits for it.
+const CHORES_INTERVAL: Duration = Duration::from_secs(60);
+/// How soon processes are looked for again that could not be watched.
+const UNWATCHED_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the logs of all jobs are tidied up.
+const TIDY_INTERVAL: Duration = Duration::from_secs(86_400);
+/// Things taken out of the inbox before the clock and the signals are looked at again.
+const INBOX_BATCH: usize = 256;
+/// Names a failure that no write of the machine's waits for; the machine counts from 1.
+const NO_TICKET: Ticket = Ticket(0);
+
+/// Everything the loop has its hands on.
+#[derive(Debug)]
+pub(super) struct EventLoop {
+    pub(super) machine: Machine,
+    pub(super) poll: Poll,
+    pub(super) inbox: Inbox,
+    pub(super) runs: Runs,
+    pub(super) sync: SyncPool,
+    pub(super) launchers: Launchers,
+    pub(super) retention: mpsc::Sender<Task>,
+    pub(super) reloads: tokio_mpsc::Sender<reload::Order>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) socket: SocketFile,
+    pub(super) log: Log,
+    pub(super) own: Own,
+}
+
+/// What the loop keeps for itself.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// What has happened and was not handled yet.
+    events: VecDeque<Event>,
+    waiting: HashMap<RequestId, Waiter>,
+    next_request: u64,
+    alive_at: Duration,
+    tidied_at: Option<Duration>,
+    interrupted: bool,
+    exit: Option<ExitReason>,
+}
+
+/// Who waits for a reply.
+#[derive(Debug)]
+enum Waiter {
+    Request(oneshot::Sender<Reply>),
+    Reload(oneshot::Sender<Result<ReloadView, ReloadFailure>>, ReloadView),
+}
+
+impl Own {
+    /// For a daemon that has left its first sign of life.
+    pub(super) fn alive_since(boot: Duration) -> Own {
+        Own { alive_at: boot, ..Own::default() }
+    }
+}
+
+impl EventLoop {
+    /// Runs until the machine wants to leave.
+    ///
+    /// # Errors
+    /// When the system refuses to let the loop wait.
+    pub(super) fn run(&mut self) -> nix::Result<ExitReason> {
+        loop {
+            if let Some(reason) = self.own.exit.take() {
+                return Ok(reason);
+            }
+            let event = self.next_event()?;
+            let now = clock::now();
+            let actions = self.machine.handle(now, event);
+            self.perform(now, actions);
+        }
+    }
+
+    /// Lets go of everything but the control socket's file.
+    pub(super) fn into_socket(self) -> SocketFile {
+        self.socket
+    }
+
+    /// The next thing that has happened, after sleeping until something does.
+    fn next_event(&mut self) -> nix::Result<Event> {
+        loop {
+            if let Some(event) = self.own.events.pop_front() {
+                return Ok(event);
+            }
+            if self.runs.take_unwatched_anew() {
+                self.poll.arm_chores(UNWATCHED_INTERVAL)?;
+            }
+            let now = clock::now();
+            self.poll.arm(now, self.machine.next_wakeup())?;
+            for ready in self.poll.wait()? {
+                self.take(ready)?;
+            }
+            // Looked into whatever woke the loop: a call that was missed costs a minute at most.
+            self.open_inbox();
+            self.show_life();
+        }
+    }
+
+    /// Turns what woke the loop into events.
+    fn take(&mut self, ready: Ready) -> nix::Result<()> {
+        match ready {
+            Ready::Wall | Ready::Boot => {
+                let synchronised = kron_exec::clock_is_synchronised();
+                self.own.events.push_back(Event::Tick { synchronised });
+            }
+            Ready::Chores => self.chores()?,
+            Ready::Signals => {
+                while let Some(signal) = self.poll.signal() {
+                    self.signalled(signal);
+                }
+            }
+            Ready::Inbox => self.inbox.wake.hush(),
+            Ready::Run(token) => {
+                let steps = self.runs.ready(&mut self.poll, token);
+                self.walk(steps);
+            }
+        }
+        Ok(())
+    }
+
+    fn signalled(&mut self, signal: Signal) {
+        let mode = match signal {
+            Signal::SIGTERM => StopMode::Leave,
+            Signal::SIGINT if self.own.interrupted => StopMode::Kill,
+            Signal::SIGINT => {
+                self.own.interrupted = true;
+                StopMode::Wait
+            }
+            Signal::SIGHUP => {
+                // When the queue is full, definitions are read again after this signal anyway.
+                let _ = self.reloads.try_send(reload::Order { origin: reload::Origin::Signal });
+                return;
+            }
+            _ => {
+                self.runs.reap();
+                return;
+            }
+        };
+        self.announce_stop();
+        self.own.events.push_back(Event::Stop(mode));
+    }
+
+    fn announce_stop(&self) {
+        if let Err(error) = notify::tell(notify::State::Stopping) {
+            self.log.write(&Entry::new(Level::Warn, "notify_failed").error(
+                Category::System,
+                "tell the service manager",
+                &error.to_string(),
+            ));
+        }
+    }
+
+    fn open_inbox(&mut self) {
+        for _ in 0..INBOX_BATCH {
+            match self.inbox.take() {
+                None => return,
+                Some(Arrived::Done(done)) => self.done(done),
+                Some(Arrived::Asked(Asked { request, reply })) => {
+                    if matches!(request, Request::Stop(_)) {
+                        self.announce_stop();
+                    }
+                    let id = self.wait_for(Waiter::Request(reply));
+                    self.own.events.push_back(Event::Request { id, request });
+                }
+            }
+        }
+        self.inbox.wake.up();
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Launched { run, result } => {
+                let steps = self.runs.launched(&mut self.poll, &run, result);
+                self.walk(steps);
+            }
+            Done::Synced { tickets, result: Ok(()) } => {
+                self.own.events.extend(tickets.into_iter().map(Event::Durable));
+            }
+            Done::Synced { tickets, result: Err(message) } => {
+                let failed = |ticket| Event::NotDurable { ticket, message: message.clone() };
+                self.own.events.extend(tickets.into_iter().map(failed));
+            }
+            Done::RunRead { run, result: Ok(read) } => {
+                let steps = self.runs.read(&run, read);
+                self.walk(steps);
+            }
+            // How the run ended may be there, and must not be recorded as lost: the next daemon
+            // looks again.
+            Done::RunRead { result: Err(message), .. } => {
+                self.own.events.push_back(Event::NotDurable { ticket: NO_TICKET, message });
+            }
+            Done::Loaded(new) => self.loaded(*new),
+        }
+    }
+
+    fn loaded(&mut self, new: NewDefinitions) {
+        let group = new.settings.socket_group.clone();
+        if self.shared.settings().socket_group != group
+            && let Err(error) = self.socket.admit(&group)
+        {
+            self.log.write(&Entry::new(Level::Error, "socket_group_failed").error(
+                Category::System,
+                "set the group of the control socket",
+                &crate::log::told(&error),
+            ));
+        }
+        self.shared.set_settings(new.settings);
+        let view = ReloadView { job_count: new.jobs.len(), diagnostics: new.diagnostics };
+        let request = new.reply.map(|reply| self.wait_for(Waiter::Reload(reply, view)));
+        self.own.events.push_back(Event::Load { jobs: new.jobs, request });
+    }
+
+    fn wait_for(&mut self, waiter: Waiter) -> RequestId {
+        self.own.next_request += 1;
+        let id = RequestId(self.own.next_request);
+        self.own.waiting.insert(id, waiter);
+        id
+    }
+
+    /// Carries out what the machine wants done.
+    pub(super) fn perform(&mut self, now: Now, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Launch(launch) => {
+                    self.runs.launching(&launch);
+                    self.launchers.order(launch, self.shared.settings());
+                }
+                Action::Release(run) => self.runs.release(&run),
+                Action::Abandon(run) => {
+                    let steps = self.runs.abandon(&mut self.poll, &run);
+                    self.walk(steps);
+                }
+                Action::End(run, urgency) => self.runs.end(&run, urgency),
+                Action::Acknowledge(run) => self.acknowledge(&run),
+                Action::Adopt { identity, active } => {
+                    let steps = self.runs.adopt(&mut self.poll, identity, &active);
+                    self.walk(steps);
+                }
+                Action::Commit { ticket, identity, changes, rank } => {
+                    self.sync.order(Order::Commit { ticket, identity, changes, rank });
+                }
+                Action::Restore { ticket, identity, document } => {
+                    self.sync.order(Order::Restore { ticket, identity, document });
+                }
+                Action::SaveKnown { ticket, known } => {
+                    self.sync.order(Order::SaveKnown { ticket, known });
+                }
+                Action::Epoch(event) => {
+                    self.sync.order(Order::Epoch(Epoch { at: now.wall, event }));
+                }
+                Action::Log(entry) => self.log.write(&entry),
+                Action::Reply { to, reply } => self.reply(to, reply),
+                Action::Exit(reason) => {
+                    self.own.exit = Some(reason);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, run: &RunId) {
+        if let Some(identity) = self.runs.identity(run) {
+            let settings = self.shared.settings();
+            // The thread lives as long as this loop.
+            let _ = self.retention.send(Task::Job { identity, settings });
+        }
+        let steps = self.runs.acknowledge(&mut self.poll, run);
+        self.walk(steps);
+    }
+
+    fn reply(&mut self, to: RequestId, reply: Reply) {
+        // Whoever asked may have gone.
+        match self.own.waiting.remove(&to) {
+            None => {}
+            Some(Waiter::Request(waiter)) => drop(waiter.send(reply)),
+            Some(Waiter::Reload(waiter, view)) => drop(waiter.send(match reply {
+                // A daemon that is leaving takes no definitions.
+                Reply::Refused(_) => Err(ReloadFailure::Gone),
+                _ => Ok(view),
+            })),
+        }
+    }
+
+    fn walk(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Tell(event) => self.own.events.push_back(event),
+                Step::Read(run) => self.sync.order(Order::ReadRun(run)),
+                Step::Remove(run) => self.sync.order(Order::RemoveRun(run)),
+            }
+        }
+    }
+
+    /// Leaves a sign of life, at most once per interval.
+    fn show_life(&mut self) {
+        let now = clock::now();
+        if now.boot >= self.own.alive_at + CHORES_INTERVAL {
+            self.own.alive_at = now.boot;
+            self.sync.order(Order::Alive(now.wall));
+        }
+    }
+
+    /// What nothing waits for, and must not be forgotten.
+    pub(super) fn chores(&mut self) -> nix::Result<()> {
+        let steps = self.runs.watch_again(&mut self.poll);
+        self.walk(steps);
+        let now = clock::now();
+        if self.own.tidied_at.is_none_or(|at| now.boot >= at + TIDY_INTERVAL) {
+            self.own.tidied_at = Some(now.boot);
+            let _ = self.retention.send(Task::All { settings: self.shared.settings() });
+        }
+        self.poll.arm_chores(CHORES_INTERVAL)
+    }
+}

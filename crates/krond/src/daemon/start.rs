@@ -1,0 +1,364 @@
+//! Start-up: the lock first, then definitions and the recorded past, then threads, then the loop.
+//!
+//! Nothing is scheduled, and nothing of the past is changed, before all of it has been read and
+//! found sound.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use kron_core::{Category, UtcSecond};
+use kron_state::{
+    Epoch, EpochEvent, KnownRead, Lock, LockError, RealDirectory, RunId, Scan, Store, StoreError,
+};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::control::ControlServer;
+use super::definitions::{self, DefinitionsError, Sources};
+use super::event_loop::{EventLoop, Own};
+use super::handle::{Handle, Shared};
+use super::inbox::Inbox;
+use super::launch::{self, Host, Launchers};
+use super::logs::{self, ActiveRuns};
+use super::poll::{self, Poll};
+use super::runs::Runs;
+use super::socket::{self, Admission, SocketError, SocketFile};
+use super::sync::SyncPool;
+use super::sync_queue::Order;
+use super::{EXIT_CONFIGURATION, EXIT_LOCKED, EXIT_STATE, EXIT_SYSTEM};
+use super::{clock, notify, reload};
+use crate::api;
+use crate::log::{Log, told};
+use crate::machine::{Boot, Entry, Level, Machine, Recorded};
+use crate::options::RunOptions;
+
+/// How long a lock is waited for, so that a restart need not wait for its predecessor's end.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Files that the daemon makes are its own: nobody else reads them unless they are told so.
+const UMASK: u32 = 0o077;
+
+/// A daemon that is ready to run.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) event_loop: EventLoop,
+    pub(super) control: ControlServer,
+    pub(super) lock: Lock,
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Definitions(#[from] DefinitionsError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("cannot {operation}")]
+    System { operation: &'static str, source: io::Error },
+}
+
+impl StartError {
+    pub(super) fn category(&self) -> Category {
+        match self {
+            StartError::Lock(error) => error.category(),
+            StartError::Store(error) => error.category(),
+            StartError::Definitions(error) => error.category(),
+            StartError::Socket(_) | StartError::System { .. } => Category::System,
+        }
+    }
+
+    pub(super) fn operation(&self) -> &'static str {
+        match self {
+            StartError::Lock(_) => "lock the state directory",
+            StartError::Store(_) => "read state",
+            StartError::Definitions(_) => "load definitions",
+            StartError::Socket(_) => "make the control socket",
+            StartError::System { operation, .. } => operation,
+        }
+    }
+
+    pub(super) fn hint(&self) -> Option<String> {
+        match self {
+            StartError::Lock(LockError::Held { .. }) => Some(
+                "one daemon runs per state directory; `kron status` asks it how it is".to_owned(),
+            ),
+            StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
+            StartError::Definitions(_) | StartError::Socket(_) | StartError::System { .. } => None,
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            StartError::Lock(LockError::Held { .. }) => EXIT_LOCKED,
+            StartError::Lock(LockError::Store(error)) | StartError::Store(error) => {
+                match error.category() {
+                    Category::System => EXIT_SYSTEM,
+                    _ => EXIT_STATE,
+                }
+            }
+            StartError::Definitions(error) => match error.category() {
+                Category::System => EXIT_SYSTEM,
+                _ => EXIT_CONFIGURATION,
+            },
+            StartError::Socket(_) | StartError::System { .. } => EXIT_SYSTEM,
+        }
+    }
+}
+
+fn system<E: Into<io::Error>>(operation: &'static str) -> impl Fn(E) -> StartError {
+    move |error| StartError::System { operation, source: error.into() }
+}
+
+/// Brings the daemon to the point where it is ready to run.
+pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartError> {
+    rustix::process::umask(Mode::from_raw_mode(UMASK));
+    poll::block_signals().map_err(system("block signals"))?;
+    kron_exec::become_subreaper().map_err(system("become the parent of orphans"))?;
+    let open_files = raise_open_files(log);
+    let boot_id = kron_exec::boot_id().map_err(system("read the boot id"))?;
+
+    let state_dir =
+        std::path::absolute(&options.state_dir).map_err(system("find the state directory"))?;
+    let lock = Lock::acquire(&state_dir, LOCK_PATIENCE)?;
+
+    let sources = Sources { paths: options.config.clone(), options: definitions::host_options() };
+    let found = sources.load()?;
+    definitions::show(log, &found.diagnostics, false);
+
+    let directory = RealDirectory::open(&state_dir)?;
+    let store = Arc::new(Store::open(directory, found.settings.history_entries_max as usize)?);
+    let past = Past::read(&store, log)?;
+
+    let socket_path = options.socket.clone().unwrap_or_else(|| api::socket_path(&state_dir));
+    let (listener, socket) = socket::bind(&socket_path)?;
+    admit(&socket, &found.settings.socket_group, log)?;
+
+    let (inbox, results, requests) = Inbox::new().map_err(system("make a descriptor"))?;
+    let poll = Poll::new(&inbox.wake).map_err(system("make a descriptor"))?;
+    let thread = system("start a thread");
+    let active = ActiveRuns::default();
+    let sync_threads = usize::from(options.sync_threads);
+    let sync =
+        SyncPool::start(sync_threads, store.clone(), results.clone(), log).map_err(&thread)?;
+    let host = Host { state_dir: state_dir.clone(), launcher: launch::launcher(), open_files };
+    let launchers = Launchers::start(host, &results).map_err(&thread)?;
+    let retention =
+        logs::start_retention(state_dir.clone(), active.clone(), log).map_err(&thread)?;
+    let reloads = reload::start(sources.clone(), results, log).map_err(&thread)?;
+    let shared = Arc::new(Shared {
+        requests,
+        wake: inbox.wake.clone(),
+        reloads: reloads.clone(),
+        store: store.clone(),
+        settings: RwLock::new(Arc::new(found.settings)),
+        state_dir,
+    });
+    let control =
+        ControlServer::start(Handle::new(shared.clone()), listener, log).map_err(&thread)?;
+
+    past.note_start(&store, boot_id.clone(), log);
+    let now = clock::now();
+    let boot = Boot {
+        seed: seed()?,
+        jobs: found.jobs,
+        machine_id: sources.options.machine_id.unwrap_or_default(),
+        known: past.known,
+        recorded: past.scan.documents.into_iter().map(Recorded::from).collect(),
+        unreadable: past
+            .scan
+            .unreadable
+            .into_iter()
+            .map(|file| (file.identity_hash, file.modified))
+            .collect(),
+        latest_seen: past.life.latest_seen,
+    };
+    let (machine, actions) = Machine::boot(now, boot);
+    let mut event_loop = EventLoop {
+        machine,
+        poll,
+        inbox,
+        runs: Runs::new(boot_id, active, log),
+        sync,
+        launchers,
+        retention,
+        reloads,
+        shared,
+        socket,
+        log,
+        own: Own::alive_since(now.boot),
+    };
+    event_loop.perform(now, actions);
+    for run in past.stale_runs {
+        event_loop.sync.order(Order::RemoveRun(run));
+    }
+    event_loop.chores().map_err(system("arm a timer"))?;
+    tell_ready(&socket_path, log);
+    Ok(Started { event_loop, control, lock })
+}
+
+/// What earlier daemons have recorded.
+struct Past {
+    scan: Scan,
+    known: Option<kron_state::Known>,
+    /// Records of runs that no document names any more.
+    stale_runs: Vec<RunId>,
+    life: Life,
+}
+
+impl Past {
+    fn read(store: &Store<RealDirectory>, log: Log) -> Result<Past, StoreError> {
+        let scan = store.scan()?;
+        for file in &scan.unreadable {
+            let message = format!("`{}.json`: {}", file.identity_hash, file.cause);
+            log.write(&Entry::new(Level::Error, "state_unreadable").error(
+                Category::Persistence,
+                "read state",
+                &message,
+            ));
+        }
+        let known = match store.known()? {
+            KnownRead::Known(known) => Some(known),
+            KnownRead::Missing => None,
+            KnownRead::Unreadable { cause, set_aside, .. } => {
+                let message = format!(
+                    "`known.json`: {cause}; it is kept as `{set_aside}`, and every job is new"
+                );
+                log.write(&Entry::new(Level::Error, "state_unreadable").error(
+                    Category::Persistence,
+                    "read state",
+                    &message,
+                ));
+                None
+            }
+        };
+        let active: HashSet<&RunId> = scan
+            .documents
+            .iter()
+            .flat_map(|document| document.active.iter().map(|active| &active.run))
+            .collect();
+        let mut stale_runs = store.run_ids()?;
+        for run in stale_runs.iter().filter(|run| active.contains(run)) {
+            // It is read for good when its processes are known to be gone; a file that cannot be
+            // trusted refuses the start.
+            store.run_record(run)?;
+        }
+        stale_runs.retain(|run| !active.contains(run));
+        Ok(Past { scan, known, stale_runs, life: Life::read(store)? })
+    }
+
+    /// Writes down that a daemon starts, and how the one before it ended.
+    fn note_start(&self, store: &Store<RealDirectory>, boot_id: String, log: Log) {
+        if let Err(error) = self.try_note_start(store, boot_id) {
+            // It only explains; what must be recorded is refused soon enough.
+            log.write(&Entry::new(Level::Error, "not_recorded").error(
+                error.category(),
+                "record epoch",
+                &told(&error),
+            ));
+        }
+    }
+
+    fn try_note_start(
+        &self,
+        store: &Store<RealDirectory>,
+        boot_id: String,
+    ) -> Result<(), StoreError> {
+        let at = clock::now().wall;
+        if self.life.crashed {
+            let event = EpochEvent::Crash { alive_until: self.life.alive_until };
+            store.append_epoch(&Epoch { at, event })?;
+        }
+        let event = EpochEvent::Start {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            boot_id,
+            previous_alive_until: self.life.alive_until,
+        };
+        store.append_epoch(&Epoch { at, event })?;
+        store.alive(at)
+    }
+}
+
+/// What is known about the daemons before this one.
+struct Life {
+    /// The last sign of life of the latest one.
+    alive_until: Option<UtcSecond>,
+    /// Whether it ended without saying so.
+    crashed: bool,
+    /// The latest time that any of them saw.
+    latest_seen: Option<UtcSecond>,
+}
+
+impl Life {
+    fn read(store: &Store<RealDirectory>) -> Result<Life, StoreError> {
+        let epochs = store.epochs()?.epochs;
+        let touched = store.last_alive()?;
+        // A mark may be reset while no daemon runs.
+        let daemons = |epoch: &&Epoch| !matches!(epoch.event, EpochEvent::Reset { .. });
+        let last = epochs.iter().rfind(daemons);
+        Ok(Life {
+            alive_until: touched.max(last.map(|epoch| epoch.at)),
+            crashed: last.is_some_and(|epoch| !matches!(epoch.event, EpochEvent::Stop { .. })),
+            latest_seen: epochs.iter().map(|epoch| epoch.at).max().max(touched),
+        })
+    }
+}
+
+fn admit(socket: &SocketFile, group: &str, log: Log) -> Result<(), SocketError> {
+    let message = match socket.admit(group)? {
+        Admission::Admitted => return Ok(()),
+        Admission::NoSuchGroup => "there is no such group",
+        Admission::NotPermitted => "this user may not give files to the group",
+    };
+    log.write(
+        &Entry::new(Level::Info, "socket_private")
+            .with("group", group)
+            .with("message", format!("{message}; only this user reaches the control socket")),
+    );
+    Ok(())
+}
+
+fn tell_ready(socket: &Path, log: Log) {
+    log.write(
+        &Entry::new(Level::Info, "ready")
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .shown("pid", rustix::process::getpid().as_raw_nonzero())
+            .shown("socket", socket.display()),
+    );
+    if let Err(error) = notify::tell(notify::State::Ready) {
+        log.write(&Entry::new(Level::Warn, "notify_failed").error(
+            Category::System,
+            "tell the service manager",
+            &error.to_string(),
+        ));
+    }
+}
+
+/// Random bits for run ids.
+fn seed() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    let length = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(system("draw random numbers"))?;
+    debug_assert_eq!(length, bytes.len(), "the kernel gives up to 256 bytes at once");
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Lets the daemon have as many descriptors as it may: every run needs a few. What it had before,
+/// soft and hard, is what its commands get.
+fn raise_open_files(log: Log) -> (Option<u64>, Option<u64>) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        log.write(&Entry::new(Level::Warn, "limit_not_raised").error(
+            Category::System,
+            "raise the number of open files",
+            &errno.to_string(),
+        ));
+    }
+    (current, maximum)
+}

@@ -1,0 +1,30 @@
+//! Threads of the daemon beside its loop.
+//!
+//! A thread that breaks an invariant of our own must not leave half a daemon behind, in which
+//! writes or starts silently never happen. So it takes the whole daemon with it: that is a crash
+//! like any other, and what it means for runs and records is settled.
+
+use std::io;
+use std::process;
+use std::thread::{self, Builder, JoinHandle};
+
+/// Starts a thread that ends the daemon if it panics.
+pub(super) fn spawn(
+    name: String,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(move || {
+        let _guard = AbortOnPanic;
+        work();
+    })
+}
+
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
+}

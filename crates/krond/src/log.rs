@@ -1,0 +1,166 @@
+//! The daemon's log: one line per event on standard error, as `key=value` text or as JSON.
+//!
+//! Both forms begin with the time, the level and the component, and carry the same fields. A
+//! `decision` event carries every field of the request and of the decision, so that `kron replay`
+//! can compute it again. What a job's environment or standard input holds never comes here: entries
+//! are made of identities, periods, paths and messages only.
+//!
+//! A line is one write, so that lines of several threads never mix. A log that cannot be written
+//! is given up silently: there is nobody left to tell, and jobs matter more.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use kron_core::{DecisionEvent, quoted};
+use serde_json::Value;
+
+use crate::daemon::clock;
+use crate::machine::Entry;
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// `key=value` pairs
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// The log on standard error. Every thread may have one.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    format: LogFormat,
+}
+
+impl Log {
+    /// A log of this form.
+    #[must_use]
+    pub fn new(format: LogFormat) -> Log {
+        Log { format }
+    }
+
+    /// How its lines are written.
+    #[must_use]
+    pub fn format(self) -> LogFormat {
+        self.format
+    }
+
+    /// Writes one entry.
+    pub fn write(self, entry: &Entry) {
+        let time = clock::timestamp();
+        self.write_plain(&match self.format {
+            LogFormat::Text => text_line(&time, entry),
+            LogFormat::Json => json_line(&time, entry),
+        });
+    }
+
+    /// Writes what is meant for people only, such as a diagnostic with its source lines.
+    pub(crate) fn write_plain(self, text: &str) {
+        // Standard error has no buffer, so this is one write, and its lock keeps others out.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+/// The fields between the component and what an entry adds itself.
+fn fields(entry: &Entry) -> Vec<(String, Value)> {
+    let mut fields = Vec::new();
+    if let Some((definition, decision)) = &entry.decision {
+        let event = DecisionEvent::of(definition.job.timing.placement(), decision);
+        let known = event.fields();
+        for key in ["event", "identity", "period_id"] {
+            fields.extend(known.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+        for (key, value) in known {
+            if !matches!(key.as_str(), "event" | "identity" | "period_id") {
+                fields.push((key.clone(), value.clone()));
+            }
+        }
+    } else {
+        fields.push(("event".to_owned(), entry.event.into()));
+        if let Some(identity) = &entry.identity {
+            fields.push(("identity".to_owned(), (**identity).into()));
+        }
+        if let Some(period) = &entry.period {
+            fields.push(("period_id".to_owned(), period.to_string().into()));
+        }
+    }
+    fields.extend(entry.fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+    fields
+}
+
+fn text_line(time: &str, entry: &Entry) -> String {
+    let mut line = format!("{time} level={} component=krond", entry.level.as_str());
+    for (key, value) in fields(entry) {
+        // Writing to a `String` cannot fail.
+        let _ = match value {
+            Value::Null => Ok(()),
+            Value::String(text) => write!(line, " {key}={}", quoted(&text)),
+            other => write!(line, " {key}={}", quoted(&other.to_string())),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+fn json_line(time: &str, entry: &Entry) -> String {
+    let level = entry.level.as_str();
+    let mut line = format!(r#"{{"time":"{time}","level":"{level}","component":"krond""#);
+    for (key, value) in fields(entry) {
+        let _ = write!(line, ",{}:{value}", Value::from(key));
+    }
+    line.push_str("}\n");
+    line
+}
+
+/// An error and its sources in one line.
+pub(crate) fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::machine::Level;
+
+    const TIME: &str = "2026-03-01T00:00:00.000000001Z";
+
+    fn entry() -> Entry {
+        Entry::new(Level::Error, "odd")
+            .of(&"a b=\"c\"".into())
+            .with("message", "two\nlines")
+            .with("count", 3)
+            .with("nothing", Value::Null)
+    }
+
+    #[test]
+    fn whatever_a_value_holds_a_line_stays_one_line() {
+        assert_eq!(
+            text_line(TIME, &entry()),
+            format!(
+                "{TIME} level=error component=krond event=odd identity=\"a b=\\\"c\\\"\" \
+                 message=\"two\\nlines\" count=3\n"
+            )
+        );
+    }
+
+    #[test]
+    fn the_same_fields_make_one_json_object() {
+        let line = json_line(TIME, &entry());
+        assert!(line.starts_with("{\"time\":") && line.ends_with("}\n"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+        let expected = json!({
+            "time": TIME, "level": "error", "component": "krond", "event": "odd",
+            "identity": "a b=\"c\"", "message": "two\nlines", "count": 3, "nothing": null,
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).ok(), Some(expected));
+    }
+}

@@ -1,0 +1,403 @@
+//! Bringing in definitions, at the start and at every reload.
+//!
+//! A load never runs the past: a job that is new counts from now, and so does a definition that
+//! decides differently from the one that was known, a suspension that was lifted, and a state
+//! directory that came from another machine. It never touches a run: a start carries its own
+//! definition, and the runs of a job that was removed are supervised to their end.
+
+use std::sync::Arc;
+
+use kron_config::Job;
+use kron_core::{Outcome, Reason, UtcSecond};
+use kron_state::{Change, Document, EpochEvent, Known, KnownJob, Unknown, document_file};
+
+use super::event::{Definition, Entry, Last, Level, Now, Rank, Recorded};
+use super::job::{Archived, JobIndex, JobState};
+use super::run::{Run, Stage, grace_of};
+use super::{Action, Machine, Pending, RequestId};
+
+/// What is known about jobs before a load.
+pub(super) enum Remembered {
+    /// What the state directory says; `None` makes every job new.
+    Found(Option<Known>),
+    /// What the machine itself remembers.
+    Kept,
+}
+
+/// What is remembered about one job.
+struct Prior {
+    created_at: UtcSecond,
+    hash: String,
+    effective_from: Option<UtcSecond>,
+    suspended: bool,
+    suspend_override: Option<bool>,
+    resumed_at: Option<UtcSecond>,
+    has_state: bool,
+    unknown: Unknown,
+}
+
+impl From<&KnownJob> for Prior {
+    fn from(known: &KnownJob) -> Prior {
+        Prior {
+            created_at: known.created_at,
+            hash: known.decision_hash.to_string(),
+            effective_from: known.effective_from,
+            suspended: known.suspended,
+            suspend_override: known.suspend_override,
+            resumed_at: known.resumed_at,
+            has_state: known.has_state,
+            unknown: known.unknown.clone(),
+        }
+    }
+}
+
+impl Machine {
+    /// Takes in what the state documents say, and watches the runs that had not ended.
+    pub(super) fn recall(&mut self, recorded: Vec<Recorded>) {
+        for document in recorded {
+            let identity: Arc<str> = document.identity.into();
+            let archived = Archived {
+                last_handled: document.last_handled,
+                last: document.last,
+                replacing: document.replacing,
+                executed_ahead: document.executed_ahead,
+            };
+            let active = document.active.iter().filter_map(|active| active.period.nominal());
+            let active: Vec<UtcSecond> = active.collect();
+            // What no later period has overtaken is judged as any other.
+            let owed = |nominal: &UtcSecond| {
+                !active.contains(nominal) && document.last_handled >= Some(*nominal)
+            };
+            let owed: Vec<UtcSecond> = document.owed.into_iter().filter(owed).collect();
+            if document.active.is_empty() && owed.is_empty() {
+                self.archive.insert(identity, archived);
+                continue;
+            }
+            let index = self.place(JobState::new(identity.clone(), Some(archived)));
+            self.jobs[index.at()].owed = owed;
+            for active in document.active {
+                let mut run =
+                    Run::new(index, active.period.clone(), active.chosen_time, Default::default());
+                run.stage = Stage::Adopted;
+                run.started_at = Some(active.started_at);
+                run.pid = Some(active.pid);
+                self.jobs[index.at()].runs.push(active.run.clone());
+                self.runs.insert(active.run.clone(), run);
+                self.push(Action::Adopt { identity: identity.clone(), active });
+            }
+        }
+    }
+
+    /// Gives every period its outcome whose start came to nothing in an earlier daemon, after a
+    /// later one was recorded.
+    pub(super) fn settle_debts(&mut self, now: Now) {
+        for at in 0..self.jobs.len() {
+            let index = JobIndex(at as u32);
+            for nominal in std::mem::take(&mut self.jobs[at].owed) {
+                self.never_started(now, index, nominal, Reason::Superseded, None);
+            }
+            self.forget_if_removed(index);
+        }
+    }
+
+    /// Puts these definitions in the place of the present ones.
+    pub(super) fn load(
+        &mut self,
+        now: Now,
+        jobs: Vec<Job>,
+        remembered: &Remembered,
+        request: Option<RequestId>,
+    ) {
+        self.generation += 1;
+        self.loaded_at = now.wall;
+        let known = match remembered {
+            Remembered::Found(known) => known.as_ref(),
+            Remembered::Kept => None,
+        };
+        if let Some(known) = known {
+            self.known_unknown.clone_from(&known.unknown);
+        }
+        let moved = known.is_some_and(|known| known.machine_id != self.machine_id);
+        if moved {
+            self.log(
+                Entry::new(Level::Warn, "machine_changed")
+                    .with("message", "the state directory was written on another machine; every definition takes effect now"),
+            );
+        }
+        let (mut added, mut changed) = (0_u64, 0_u64);
+        let mut defined = vec![false; self.jobs.len()];
+        for job in jobs {
+            let identity: Arc<str> = job.identity().into();
+            let index = self.slot(&identity);
+            let prior = match remembered {
+                Remembered::Found(known) => {
+                    known.as_ref().and_then(|known| known.jobs.get(&*identity)).map(Prior::from)
+                }
+                Remembered::Kept => self.prior_of(index),
+            };
+            added += u64::from(prior.is_none());
+            changed += u64::from(self.define(now, index, job, prior, moved));
+            if index.at() >= defined.len() {
+                defined.resize(index.at() + 1, false);
+            }
+            defined[index.at()] = true;
+        }
+        let mut removed = 0_u64;
+        for (at, defined) in defined.into_iter().enumerate() {
+            let index = JobIndex(at as u32);
+            if !defined && self.jobs[at].definition.take().is_some() {
+                removed += 1;
+                self.unplan(index);
+                self.forget_if_removed(index);
+            }
+        }
+        let job_count = self.names.len() as u64;
+        let generation = self.generation;
+        self.push(Action::Epoch(EpochEvent::Load { jobs: job_count, generation }));
+        self.log(
+            Entry::new(Level::Info, "loaded")
+                .with("generation", generation)
+                .with("jobs", job_count)
+                .with("added", added)
+                .with("changed", changed)
+                .with("removed", removed),
+        );
+        self.save_known(request);
+    }
+
+    /// Gives a job its definition; whether it decides differently from before.
+    fn define(
+        &mut self,
+        now: Now,
+        index: JobIndex,
+        job: Job,
+        prior: Option<Prior>,
+        moved: bool,
+    ) -> bool {
+        let hash = job.timing.decision_hash();
+        let definition = Arc::new(Definition { job, hash, generation: self.generation });
+        let mut changed = false;
+        let mut lost = false;
+        let state = &mut self.jobs[index.at()];
+        state.definition = Some(definition.clone());
+        match prior {
+            None => {
+                state.past.created_at = Some(now.wall);
+                state.past.effective_from = None;
+                state.past.resumed_at = None;
+                state.suspend_override = None;
+            }
+            Some(prior) => {
+                changed = prior.hash != definition.hash;
+                state.past.created_at = Some(prior.created_at);
+                state.past.effective_from =
+                    if changed || moved { Some(now.wall) } else { prior.effective_from };
+                state.suspend_override = prior.suspend_override;
+                let lifted = prior.suspended && !state.is_suspended();
+                state.past.resumed_at = if lifted { Some(now.wall) } else { prior.resumed_at };
+                lost = prior.has_state && !state.has_state;
+                state.unknown = prior.unknown;
+            }
+        }
+        for id in &state.runs {
+            if let Some(run) = self.runs.get_mut(id)
+                && run.stage == Stage::Adopted
+            {
+                run.grace = grace_of(&definition);
+            }
+        }
+        let unreadable = if self.unreadable.is_empty() {
+            None
+        } else {
+            let file = document_file(&self.jobs[index.at()].identity);
+            self.unreadable.remove(file.trim_end_matches(".json"))
+        };
+        if let Some(modified) = unreadable {
+            self.restore(now, index, &definition, modified);
+        } else if lost {
+            self.restore_missing(now, index, &definition);
+        }
+        self.warn_of_future(now, index);
+        self.plan_at(index, now.wall);
+        changed
+    }
+
+    /// The job's state file cannot be read: whatever may have run counts as handled.
+    fn restore(&mut self, now: Now, index: JobIndex, definition: &Definition, modified: UtcSecond) {
+        let lost = self.lose(now, index, definition, modified);
+        let job = &mut self.jobs[index.at()];
+        job.has_state = true;
+        let identity = job.identity.clone();
+        let mut document = Document::new(&identity);
+        if let Some(change) = lost {
+            // An empty document takes any outcome.
+            let _ = document.apply(&change, 1);
+        }
+        let ticket = self.ticket(Pending::Recorded);
+        self.push(Action::Restore { ticket, identity, document: Box::new(document) });
+    }
+
+    /// The job's state file is gone.
+    fn restore_missing(&mut self, now: Now, index: JobIndex, definition: &Definition) {
+        if let Some(change) = self.lose(now, index, definition, now.wall) {
+            self.commit(index, vec![change], Rank::Background, Pending::Recorded);
+        }
+    }
+
+    /// Counts every period whose window had started at `written`, now, or at any time that was
+    /// ever seen as handled: each of them may have run. Skipping beats doubling.
+    fn lose(
+        &mut self,
+        now: Now,
+        index: JobIndex,
+        definition: &Definition,
+        written: UtcSecond,
+    ) -> Option<Change> {
+        let at = written.max(now.wall).max(self.latest_seen);
+        let timing = &definition.job.timing;
+        let lead = timing.placement().window().lead().get_signed();
+        let nominal = timing.schedule().prev_at_or_before(at.saturating_add(lead))?;
+        let chosen = timing.placement().decide(nominal).ok().and_then(|decision| decision.chosen);
+        let reason = Reason::StateLost.to_string();
+        let job = &mut self.jobs[index.at()];
+        job.mark(nominal);
+        job.tell_last(Last::not_run(nominal, Outcome::Missed, reason.clone(), now.wall));
+        let identity = job.identity.clone();
+        self.log(
+            Entry::new(Level::Error, "state_lost")
+                .of(&identity)
+                .period(&kron_state::PeriodRef::Period(nominal))
+                .error(
+                    kron_core::Category::Persistence,
+                    "read state",
+                    "what was recorded about the job is lost; every period up to this one counts as handled",
+                ),
+        );
+        Some(Change::Handle {
+            nominal,
+            chosen,
+            outcome: Outcome::Missed,
+            reason,
+            stretch: None,
+            at: now.wall,
+        })
+    }
+
+    fn warn_of_future(&mut self, now: Now, index: JobIndex) {
+        let job = &self.jobs[index.at()];
+        let Some(definition) = &job.definition else { return };
+        let Some(handled) = job.past.last_handled else { return };
+        let lead = definition.job.timing.placement().window().lead().get_signed();
+        if handled.saturating_add(-lead) <= now.wall {
+            return;
+        }
+        let identity = job.identity.clone();
+        self.log(
+            Entry::new(Level::Warn, "mark_in_future")
+                .of(&identity)
+                .shown("last_handled_period_id", handled)
+                .with("message", "nothing runs before this time; `kron state reset` mends it"),
+        );
+    }
+
+    fn prior_of(&self, index: JobIndex) -> Option<Prior> {
+        let job = &self.jobs[index.at()];
+        let definition = job.definition.as_ref()?;
+        Some(Prior {
+            created_at: job.past.created_at?,
+            hash: definition.hash.clone(),
+            effective_from: job.past.effective_from,
+            suspended: job.is_suspended(),
+            suspend_override: job.suspend_override,
+            resumed_at: job.past.resumed_at,
+            has_state: job.has_state,
+            unknown: job.unknown.clone(),
+        })
+    }
+
+    /// Makes what is known about all defined jobs durable.
+    pub(super) fn save_known(&mut self, request: Option<RequestId>) {
+        let mut known = Known::new(&self.machine_id);
+        known.unknown.clone_from(&self.known_unknown);
+        for job in &self.jobs {
+            let (Some(definition), Some(created_at)) = (&job.definition, job.past.created_at)
+            else {
+                continue;
+            };
+            known.jobs.insert(
+                job.identity.as_ref().into(),
+                KnownJob {
+                    created_at,
+                    decision_hash: definition.hash.as_str().into(),
+                    effective_from: job.past.effective_from,
+                    suspended: job.is_suspended(),
+                    suspend_override: job.suspend_override,
+                    resumed_at: job.past.resumed_at,
+                    has_state: job.has_state,
+                    unknown: job.unknown.clone(),
+                },
+            );
+        }
+        let ticket = self.ticket(request.map_or(Pending::Recorded, Pending::Reply));
+        self.push(Action::SaveKnown { ticket, known: Box::new(known) });
+    }
+
+    /// Where the job of this identity is, or a new place for it.
+    fn slot(&mut self, identity: &Arc<str>) -> JobIndex {
+        if let Some(index) = self.names.get(identity) {
+            return *index;
+        }
+        let archived = self.archive.remove(identity);
+        self.place(JobState::new(identity.clone(), archived))
+    }
+
+    fn place(&mut self, job: JobState) -> JobIndex {
+        let identity = job.identity.clone();
+        let index = if let Some(index) = self.free.pop() {
+            self.jobs[index.at()] = job;
+            index
+        } else {
+            self.jobs.push(job);
+            JobIndex((self.jobs.len() - 1) as u32)
+        };
+        self.names.insert(identity, index);
+        index
+    }
+
+    /// Lets go of a job that is not defined any more, once its last run is over.
+    pub(super) fn forget_if_removed(&mut self, index: JobIndex) {
+        let job = &self.jobs[index.at()];
+        if job.definition.is_some() || !job.runs.is_empty() {
+            return;
+        }
+        let identity = job.identity.clone();
+        if self.names.get(&identity) != Some(&index) {
+            return;
+        }
+        let archived = job.archived();
+        self.names.remove(&identity);
+        self.archive.insert(identity, archived);
+        self.free.push(index);
+    }
+
+    /// Judges every job now: what happened while nothing was judged may have left work to do.
+    pub(super) fn judge_all(&mut self, now: Now) {
+        for at in 0..self.jobs.len() {
+            if self.jobs[at].definition.is_some() {
+                self.plan_at(JobIndex(at as u32), now.wall);
+            }
+        }
+    }
+
+    fn unplan(&mut self, index: JobIndex) {
+        if let Some(at) = self.jobs[index.at()].due.take() {
+            self.due.remove(&(at, index));
+        }
+    }
+
+    fn plan_at(&mut self, index: JobIndex, at: UtcSecond) {
+        self.unplan(index);
+        self.jobs[index.at()].due = Some(at);
+        self.due.insert((at, index));
+    }
+}

@@ -1,0 +1,12 @@
+//! krond as it really is: the binary, real processes, real files, real time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod concurrency;
+mod failures;
+mod harness;
+mod recovery;
+mod reload;
+mod runs;
+mod starting;
+mod stopping;

@@ -1,0 +1,152 @@
+//! Runs that outlive their daemon, or their supervisor.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::harness::{Krond, World, due_in, eventually, wait_for_permit};
+
+/// A job that is due once, in a moment, and runs until it is permitted to end.
+fn one_long_run() -> (World, String) {
+    let (schedule, nominal) = due_in(2);
+    let wait = wait_for_permit("permit");
+    let world = World::new(&format!(
+        r#"
+        [job.long]
+        schedule = "{schedule} @policy(deadline=1h)"
+        command = "echo $KRON_PERIOD_ID $$ >> {{dir}}/started; {wait}; exit 7"
+        shell = true
+        "#
+    ));
+    (world, nominal)
+}
+
+fn entry(world: &World) -> Option<Value> {
+    world.history("long").into_iter().find(|entry| !entry["Ending"].is_null())
+}
+
+/// Starts the job, ends the daemon, starts another one, and checks that it adopts the run.
+fn survives(end: impl FnOnce(Krond)) {
+    let (world, nominal) = one_long_run();
+    let mut krond = world.start();
+    let started = krond.wait_for("started");
+    end(krond);
+    let active = world.document("long")["ActiveExecution"].clone();
+    assert_eq!(active["PeriodID"], nominal.as_str());
+
+    let mut krond = world.start();
+    assert_eq!(world.ask("GET", "/api/v1/status", "").0, 200);
+    world.permit("permit");
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["exit_code"], 7, "{finished}");
+    assert_eq!(finished["run_id"], started["run_id"]);
+    let entry = eventually("the end is recorded", || entry(&world));
+    assert_eq!(entry["ExitCode"], 7);
+    assert_eq!(entry["Ending"], "exited");
+    eventually("its record is removed", || world.run_records().is_empty().then_some(()));
+    assert_eq!(world.testimony("started").len(), 1, "it ran once");
+}
+
+#[test]
+fn a_run_survives_a_stop_and_its_exit_code_is_recorded_by_the_next_daemon() {
+    survives(|krond| drop(krond.stop()));
+}
+
+#[test]
+fn a_run_survives_the_death_of_its_daemon() {
+    survives(Krond::kill);
+}
+
+#[test]
+fn a_run_that_ended_while_no_daemon_was_there_is_recorded_by_the_next() {
+    let (world, _) = one_long_run();
+    let mut krond = world.start();
+    krond.wait_for("started");
+    krond.kill();
+    world.permit("permit");
+    eventually("its supervisor leaves a record", || world.run_records().pop());
+    let mut krond = world.start();
+    assert_eq!(krond.wait_for("finished")["exit_code"], 7);
+    let entry = eventually("the end is recorded", || entry(&world));
+    assert_eq!(entry["ExitCode"], 7);
+    eventually("its record is removed", || world.run_records().is_empty().then_some(()));
+    let epochs = world.epochs();
+    assert!(epochs.iter().any(|epoch| epoch["Event"] == "crash"), "{epochs:?}");
+    assert_eq!(world.testimony("started").len(), 1);
+}
+
+#[test]
+fn a_command_that_lost_its_supervisor_is_waited_for_and_its_exit_code_seen() {
+    let (world, _) = one_long_run();
+    let mut krond = world.start();
+    krond.wait_for("started");
+    let active = world.document("long")["ActiveExecution"].clone();
+    let supervisor = active["Supervisor"]["PID"].as_i64().unwrap();
+    kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
+    eventually("the supervisor is gone", || {
+        let stat = crate::harness::read(format!("/proc/{supervisor}/stat").as_ref());
+        stat.is_none_or(|stat| stat.contains(") Z ")).then_some(())
+    });
+    assert!(!world.document("long")["ActiveExecution"].is_null(), "the command still runs");
+    assert!(krond.events("finished").is_empty());
+    world.permit("permit");
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["exit_code"], 7, "{finished}");
+    let entry = eventually("the end is recorded", || entry(&world));
+    assert_eq!(entry["ExitCode"], 7);
+}
+
+#[test]
+fn a_command_that_lost_its_supervisor_can_still_be_ended() {
+    let (world, _) = one_long_run();
+    let mut krond = world.start();
+    krond.wait_for("started");
+    let active = world.document("long")["ActiveExecution"].clone();
+    let supervisor = active["Supervisor"]["PID"].as_i64().unwrap();
+    kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
+    krond.signal(Signal::SIGINT);
+    krond.wait_for("stopping");
+    krond.signal(Signal::SIGINT);
+    krond.wait_for("finished");
+    assert_eq!(krond.wait().code(), Some(0));
+    let entry = entry(&world).expect("the end is recorded");
+    assert_eq!(entry["Signal"], 15, "{entry}");
+}
+
+#[test]
+fn a_run_of_which_nothing_is_left_is_lost_and_not_repeated() {
+    let (world, nominal) = one_long_run();
+    let mut krond = world.start();
+    let started = krond.wait_for("started");
+    krond.kill();
+    let active = world.document("long")["ActiveExecution"].clone();
+    let supervisor = active["Supervisor"]["PID"].as_i64().unwrap() as i32;
+    let command = started["pid"].as_i64().unwrap() as i32;
+    for pid in [supervisor, command] {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    let mut krond = world.start();
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["ending"], "lost", "{finished}");
+    let entry = eventually("the loss is recorded", || entry(&world));
+    assert_eq!(entry["Outcome"], "executed");
+    assert_eq!(entry["ExitCode"], Value::Null);
+    assert_eq!(world.document("long")["LastHandledPeriodID"], nominal.as_str());
+    assert_eq!(world.testimony("started").len(), 1);
+}
+
+#[test]
+fn records_that_nobody_needs_are_removed_and_others_are_not() {
+    let (world, _) = one_long_run();
+    let mut krond = world.start();
+    krond.wait_for("started");
+    krond.kill();
+    world.permit("permit");
+    let record = eventually("its supervisor leaves a record", || world.run_records().pop());
+    let stale = world.state_dir().join("runs/0123456789abcdef.json");
+    crate::harness::write_private(&stale, &record.to_string());
+    let mut krond = world.start();
+    krond.wait_for("finished");
+    eventually("both are removed", || world.run_records().is_empty().then_some(()));
+    assert_eq!(world.history("long")[0]["ExitCode"], 7);
+}
