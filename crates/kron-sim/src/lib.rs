@@ -1,6 +1,6 @@
 //! A seeded world for the daemon's mind, and the checker that judges what happened in it.
 //!
-//! [`World`] gives [`krond::machine::Machine`], the very code that the daemon runs, a clock that
+//! [`run`] gives [`krond::machine::Machine`], the very code that the daemon runs, a clock that
 //! is set and leaps, a disk that loses what was not synced, supervisors and commands that are
 //! killed, machines that sleep and lose power, and people who edit, suspend and start jobs. Every
 //! choice comes from one seed, so a history can be had again, bit for bit.
