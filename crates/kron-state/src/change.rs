@@ -52,7 +52,7 @@ pub enum Change {
     /// A replacement begins, or is over.
     Replace(Option<Replacing>),
     /// The start of this period is on its way and not recorded yet, and a later one is about to
-    /// be.
+    /// be. It opens no period that is handled already.
     Owe(UtcSecond),
 }
 
@@ -127,7 +127,11 @@ impl Document {
             }
             Change::Replace(replacing) => self.replacing = *replacing,
             Change::Owe(nominal) => {
-                if !self.owed.contains(nominal) {
+                // What the mark has passed without its being owed has its outcome, and what is
+                // active is recorded.
+                let recorded = self.last_handled >= Some(*nominal)
+                    || self.active().any(|active| active.period == PeriodRef::Period(*nominal));
+                if !recorded && !self.owed.contains(nominal) {
                     self.owed.push(*nominal);
                 }
             }

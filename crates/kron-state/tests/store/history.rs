@@ -33,6 +33,7 @@ fn change() -> impl Strategy<Value = Change> {
         let replacing = |period| Replacing { period: minute(period), evaluated_at: minute(period) };
         Change::Replace(period.map(replacing))
     });
+    let owe = period.clone().prop_map(|period| Change::Owe(minute(period)));
     prop_oneof![
         3 => (period.clone(), id.clone()).prop_map(|(period, id)| Change::Arm(armed(period, id))),
         1 => id.clone().prop_map(|id| Change::Arm(by_hand(id))),
@@ -41,6 +42,7 @@ fn change() -> impl Strategy<Value = Change> {
         3 => (id, 0..3_i32, period).prop_map(|(id, code, at)| finished(id, code, at)),
         2 => handle,
         1 => replace,
+        1 => owe,
     ]
 }
 
@@ -280,20 +282,30 @@ fn a_replacement_is_over_with_its_period() {
 #[test]
 fn a_start_on_its_way_may_be_overtaken_only_when_it_is_owed() {
     let mut document = Document::new("job");
-    document.apply(&missed(5), 9).unwrap();
-    assert_eq!(
-        document.apply(&Change::Arm(armed(4, 1)), 9),
-        Err(Inapplicable::StartedBefore(minute(4)))
-    );
+    let mut too_late = document.clone();
     document.apply(&Change::Owe(minute(4)), 9).unwrap();
+    document.apply(&missed(5), 9).unwrap();
     document.apply(&Change::Owe(minute(4)), 9).unwrap();
     assert_eq!(document.owed, [minute(4)]);
+
+    too_late.apply(&missed(5), 9).unwrap();
+    too_late.apply(&Change::Owe(minute(4)), 9).unwrap();
+    assert_eq!(too_late.owed, [], "what is handled is not opened again");
+    assert_eq!(
+        too_late.apply(&Change::Arm(armed(4, 1)), 9),
+        Err(Inapplicable::StartedBefore(minute(4)))
+    );
+
     let mut given_up = document.clone();
     given_up.apply(&missed(4), 9).unwrap();
     assert!(given_up.owed.is_empty(), "it has its outcome");
     assert_eq!(given_up.last_handled, Some(minute(5)));
     document.apply(&Change::Arm(armed(4, 1)), 9).unwrap();
     assert!(document.owed.is_empty(), "it is recorded");
+    let mut beyond = Document::new("job");
+    beyond.apply(&Change::Arm(armed(4, 1)), 9).unwrap();
+    beyond.apply(&Change::Owe(minute(4)), 9).unwrap();
+    assert!(beyond.owed.is_empty(), "it is recorded");
     document.apply(&Change::Start(run(1)), 9).unwrap();
     assert_eq!(document.last_handled, Some(minute(5)), "and moves nothing back");
 }
