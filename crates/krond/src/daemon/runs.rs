@@ -61,6 +61,8 @@ struct Live {
     executed: bool,
     /// How the command ended, where it was reaped here.
     reaped: Option<ExitStatus>,
+    /// How soon its end was asked for.
+    asked_to_end: Option<Signal>,
     /// Whether the supervisor has said how it ended.
     said_all: bool,
     /// Whether the supervisor may leave something on disk.
@@ -159,6 +161,7 @@ impl Runs {
             link,
             executed: false,
             reaped: None,
+            asked_to_end: None,
             said_all: false,
             leaves_record: false,
             tokens: Vec::new(),
@@ -351,25 +354,41 @@ impl Runs {
             Urgency::Terminate => Signal::Terminate,
             Urgency::Kill => Signal::Kill,
         };
-        let Some(live) = self.live.get(run) else { return };
+        let Some(live) = self.live.get_mut(run) else { return };
+        live.asked_to_end = Some(signal);
         let result = match &live.link {
             Link::Open(supervisor) => supervisor.signal(signal),
             Link::Watching { supervisor: Some(held), .. } => held.signal(signal),
-            Link::Watching { supervisor: None, command: Some(held), .. } => {
-                held.signal_orphan(signal)
-            }
             // For want of descriptors it could not be held; perhaps it can be now.
             Link::Unwatched(_) => match live.supervisor {
                 Some(supervisor) => Held::open(&live.boot_id, supervisor)
                     .and_then(|held| held.map_or(Ok(false), |held| held.signal(signal))),
                 None => return,
             },
-            Link::Watching { .. } | Link::Launching(_) | Link::Over => return,
+            Link::Watching { .. } => return self.end_orphan(run),
+            Link::Launching(_) | Link::Over => return,
         };
         if let Err(error) = result {
             self.log.write(&live.failure("end_failed", run).error(
                 Category::System,
                 "signal the supervisor",
+                &error.to_string(),
+            ));
+        }
+    }
+
+    /// Ends a command that has outlived its supervisor, if its end was asked for: the supervisor
+    /// may have gone before it could see to that.
+    fn end_orphan(&self, run: &RunId) {
+        let Some(live) = self.live.get(run) else { return };
+        let Link::Watching { supervisor: None, command: Some(command), .. } = &live.link else {
+            return;
+        };
+        let Some(signal) = live.asked_to_end else { return };
+        if let Err(error) = command.signal_orphan(signal) {
+            self.log.write(&live.failure("end_failed", run).error(
+                Category::System,
+                "signal the command",
                 &error.to_string(),
             ));
         }
@@ -451,6 +470,7 @@ impl Runs {
                 live.tokens.extend(tokens.iter().map(|(token, _)| *token));
                 self.tokens.extend(tokens);
                 live.link = Link::Watching { supervisor, command, then };
+                self.end_orphan(run);
                 self.conclude_if_gone(run)
             }
             Err(message) => {
@@ -501,6 +521,7 @@ impl Runs {
                 live.reaped = live.reaped.or(status.ok().and_then(exit_status));
             }
         }
+        self.end_orphan(run);
         self.conclude_if_gone(run)
     }
 

@@ -114,10 +114,45 @@ fn a_command_that_lost_its_supervisor_can_still_be_ended() {
 }
 
 #[test]
+fn a_supervisor_that_dies_when_its_run_is_to_end_spares_nobody() {
+    ends_without_its_supervisor(|_, krond| krond);
+}
+
+#[test]
+fn an_adopted_supervisor_that_dies_when_its_run_is_to_end_spares_nobody() {
+    ends_without_its_supervisor(|world, krond| {
+        krond.kill();
+        world.start()
+    });
+}
+
+fn ends_without_its_supervisor(meanwhile: impl FnOnce(&World, Krond) -> Krond) {
+    let (world, _) = one_long_run();
+    let mut krond = world.start();
+    let command = krond.wait_for("started")["pid"].as_i64().unwrap();
+    let mut krond = meanwhile(&world, krond);
+    krond.signal(Signal::SIGINT);
+    krond.wait_for("stopping");
+    let active = world.document("long")["ActiveExecution"].clone();
+    let supervisor = Pid::from_raw(active["Supervisor"]["PID"].as_i64().unwrap() as i32);
+    // Stopped, it cannot follow the order to end its run; then it dies without having done so.
+    kill(supervisor, Signal::SIGSTOP).unwrap();
+    krond.signal(Signal::SIGINT);
+    krond.wait_for("stopping");
+    kill(supervisor, Signal::SIGKILL).unwrap();
+    krond.wait_for("finished");
+    assert_eq!(krond.wait().code(), Some(0));
+    let stat = crate::harness::read(format!("/proc/{command}/stat").as_ref());
+    assert!(stat.is_none_or(|stat| stat.contains(") Z ")), "the command still runs");
+    assert!(entry(&world).is_some(), "the end is recorded");
+}
+
+#[test]
 fn a_run_of_which_nothing_is_left_is_lost_and_not_repeated() {
     let (world, nominal) = one_long_run();
     let mut krond = world.start();
     let started = krond.wait_for("started");
+    eventually("the command has left its trace", || world.testimony("started").pop());
     krond.kill();
     let active = world.document("long")["ActiveExecution"].clone();
     let supervisor = active["Supervisor"]["PID"].as_i64().unwrap() as i32;

@@ -188,6 +188,30 @@ fn a_run_that_takes_too_long_is_ended_with_everything_it_started() {
 }
 
 #[test]
+fn what_a_command_leaves_behind_is_reaped_when_it_ends() {
+    let (schedule, _) = due_in(2);
+    let world = World::new(&format!(
+        r#"
+        [job.father]
+        schedule = "{schedule}"
+        command = "(exec >/dev/null 2>&1; while [ -d {{dir}} ] && [ ! -e {{dir}}/permit ]; do sleep 0.02; done) & echo $! > {{dir}}/child"
+        shell = true
+        "#
+    ));
+    let mut krond = world.start();
+    krond.wait_for("finished");
+    let child = world.testimony("child")[0].clone();
+    let parent = || {
+        let status = read(format!("/proc/{child}/status").as_ref())?;
+        let line = status.lines().find(|line| line.starts_with("PPid:"))?.to_owned();
+        line.split_whitespace().nth(1).map(str::to_owned)
+    };
+    eventually("the daemon takes it over", || (parent()? == krond.pid().to_string()).then_some(()));
+    world.permit("permit");
+    eventually("it is reaped", || parent().is_none().then_some(()));
+}
+
+#[test]
 fn a_run_by_hand_is_told_that_it_has_no_period() {
     let (schedule, _) = due_in(40_000);
     let world = World::new(&format!(
