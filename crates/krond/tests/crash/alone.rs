@@ -1,0 +1,110 @@
+//! Supervisors whose daemon is gone, killed in their turn at every call they make from then on.
+//!
+//! What a supervisor leaves is all that the next daemon has to go by: that the command was never
+//! released, or how it ended. Until that is durable, its death makes the run a lost one, which
+//! counts as executed.
+
+use nix::sys::signal::Signal;
+
+use crate::checker::Fault;
+use crate::harness::{eventually, wait_for_permit};
+use crate::matrix::{GENEROUS_S, play_each, points, selected, undisturbed};
+use crate::process;
+use crate::strace::{Call, Follow, Strace, calls, inject, require};
+use crate::strike::{Came, JOB, Point, Restart, Scene, Who};
+
+/// Where a supervisor loses its daemon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// With its command at the gate: the daemon dies at the release.
+    AtGate,
+    /// With its command running.
+    WithRun,
+}
+
+/// Plays the scene with a supervisor that is traced like this, and lets it come to its end.
+fn play(left: Left, options: &[&str]) -> (Scene, Strace) {
+    match left {
+        Left::AtGate => {
+            let (scene, (strace, supervisor)) = Scene::prepared(GENEROUS_S, "", |scene| {
+                let supervisor = scene.arrest_supervisor()?;
+                let release = inject("sendto", Signal::SIGKILL, 1);
+                let release = release.each_ref().map(String::as_str);
+                let file = scene.trace_file("trace-release");
+                let daemon =
+                    Strace::attach(&scene.tids(Who::Loop), Follow::Nobody, &release, &file);
+                let file = scene.trace_file("trace");
+                let strace = Strace::attach(&[supervisor], Follow::Nobody, options, &file);
+                process::signal(supervisor, Signal::SIGCONT);
+                eventually("the daemon dies or its supervisor does", || {
+                    (daemon.saw_kill() || process::has_ended(supervisor)).then_some(())
+                });
+                Ok((strace, supervisor))
+            });
+            wait_for_end(supervisor);
+            strace.wait();
+            (scene, strace)
+        }
+        Left::WithRun => {
+            let body = wait_for_permit("permit");
+            let (mut scene, ()) = Scene::prepared(GENEROUS_S, &body, |_| Ok(()));
+            scene.krond.wait_for("started");
+            let document = scene.chronicle.world.document(JOB);
+            let supervisor = &document["ActiveExecution"]["Supervisor"]["PID"];
+            let supervisor = supervisor.as_i64().expect("a supervisor") as i32;
+            let file = scene.trace_file("trace");
+            let strace = Strace::attach(&[supervisor], Follow::Nobody, options, &file);
+            scene.kill_daemon();
+            scene.chronicle.world.permit("permit");
+            wait_for_end(supervisor);
+            strace.wait();
+            (scene, strace)
+        }
+    }
+}
+
+fn wait_for_end(supervisor: i32) {
+    eventually("the supervisor ends", || process::has_ended(supervisor).then_some(()));
+}
+
+fn play_point(left: Left, point: &Point) -> (Came, Vec<Fault>) {
+    let options = inject(&point.call, Signal::SIGKILL, point.number);
+    let (mut scene, strace) = play(left, &options.each_ref().map(String::as_str));
+    let reached = strace.saw_kill();
+    if reached {
+        // The run of the only supervisor there was.
+        let document = scene.chronicle.world.document(JOB);
+        let run = document["ActiveExecution"]["RunID"].as_str().map(str::to_owned);
+        scene.chronicle.story.killed_supervisors.extend(run);
+    }
+    scene.recover(Restart::AtOnce);
+    scene.judge_if(reached)
+}
+
+fn sweep(left: Left, what: &str, allowed: &[Came]) {
+    require();
+    let (mut scene, strace) = play(left, &[]);
+    scene.recover(Restart::AtOnce);
+    let (came, faults) = scene.judge();
+    undisturbed(came, allowed, &faults);
+    let calls = calls(&strace.text());
+    let from = match left {
+        // Up to its word that the command stands at the gate, its daemon lives.
+        Left::AtGate => calls.iter().position(|call| call.name == "sendto").expect("its word") + 1,
+        Left::WithRun => 0,
+    };
+    let own: Vec<Call> = calls[from..].to_vec();
+    play_each(what, allowed, &selected(points(Who::Supervisor, &own)), |point| {
+        play_point(left, point)
+    });
+}
+
+#[test]
+fn a_supervisor_left_at_the_gate_is_killed_at_every_call() {
+    sweep(Left::AtGate, "supervisor alone at the gate killed", &[Came::Retried, Came::Lost]);
+}
+
+#[test]
+fn a_supervisor_left_with_its_run_is_killed_at_every_call() {
+    sweep(Left::WithRun, "supervisor alone with its run killed", &[Came::Executed, Came::Lost]);
+}
