@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,8 +14,8 @@ use nix::unistd::Pid;
 use crate::harness::{Krond, World, due_in, eventually, wait_for_permit};
 use crate::needs::{Need, left_out};
 use crate::scene::{
-    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, document_name, judge, line_of, settle, thread_named,
-    unfinished, wait_for_end, wait_for_witness, wall_second, witnesses,
+    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, document_name, judge, line_of,
+    settle, thread_named, unfinished, wait_for_end, wait_for_witness, wall_second, witnesses,
 };
 use crate::strace::Tracing;
 
@@ -245,6 +245,23 @@ fn output_that_there_is_no_room_for_ends_no_run() {
     drop(logs);
 }
 
+/// A daemon whose log goes elsewhere.
+struct Unheard(Child);
+
+impl Unheard {
+    fn stop(mut self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The daemon's own log goes to a device that is always full.
 #[test]
 fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
@@ -258,11 +275,9 @@ fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
         "#
     ));
     let full = File::options().write(true).open(Path::new("/dev/full")).unwrap();
-    let mut command = world.command();
-    let mut krond = command.stdin(Stdio::null()).stderr(full).spawn().unwrap();
+    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(full).spawn().unwrap());
     wait_for_end(&world);
-    kill(Pid::from_raw(krond.id() as i32), Signal::SIGTERM).unwrap();
-    assert_eq!(krond.wait().unwrap().code(), Some(0));
+    krond.stop(Signal::SIGTERM);
     assert_ran_once(&world, &nominal);
     judge(&world, "careful");
 }
@@ -276,10 +291,8 @@ fn a_log_that_nobody_reads_holds_up_no_run() {
     let (_unread, log) = std::io::pipe().unwrap();
     // Full before it is used, but for one page.
     nix::fcntl::fcntl(&log, nix::fcntl::FcntlArg::F_SETPIPE_SZ(PAGE as i32)).unwrap();
-    let mut command = world.command();
-    let mut krond = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
+    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(log).spawn().unwrap());
     eventually("it goes on after the log is full", || (witnesses(&world).len() > 8).then_some(()));
-    kill(Pid::from_raw(krond.id() as i32), Signal::SIGINT).unwrap();
-    assert_eq!(krond.wait().unwrap().code(), Some(0));
+    krond.stop(Signal::SIGINT);
     judge(&world, "careful");
 }

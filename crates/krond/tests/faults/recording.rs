@@ -16,8 +16,8 @@ use std::fmt;
 use crate::harness::{Krond, World, eventually, wait_for_permit};
 use crate::needs::{Need, left_out};
 use crate::scene::{
-    CODE, all, assert_ran_once, assert_tells, before_due, document_name, settle, thread_named, unfinished,
-    wait_for_end, wait_for_witness, witnesses,
+    CODE, all, assert_ran_once, assert_tells, before_due, document_name, settle, thread_named,
+    unfinished, wait_for_end, wait_for_witness, witnesses,
 };
 use crate::strace::{Attached, Call, Effect, Injection, Tracing, When};
 

@@ -87,7 +87,8 @@ fn definitions_that_cannot_be_used_change_nothing() {
     let rows: [(&str, Spoil); 8] = [
         ("broken", |path| fs::write(path, "[job.careful\nschedule = ").unwrap()),
         ("invalid", |path| {
-            fs::write(path, "[job.x]\nschedule = \"61 * * * *\"\ncommand = [\"/bin/true\"]\n").unwrap();
+            fs::write(path, "[job.x]\nschedule = \"61 * * * *\"\ncommand = [\"/bin/true\"]\n")
+                .unwrap();
         }),
         ("missing", |path| fs::remove_file(path).unwrap()),
         ("huge", |path| File::create(path).unwrap().set_len(1 << 40).unwrap()),
@@ -190,7 +191,10 @@ fn a_job_that_is_removed_and_comes_back_keeps_its_run_and_its_past() {
     let mut krond = world.start();
     world.permit("permit");
     let finished = krond.wait_for_job("finished", "careful");
-    assert_eq!((&finished["period_id"], &finished["exit_code"]), (&Value::from(&*nominal), &CODE.into()));
+    assert_eq!(
+        (&finished["period_id"], &finished["exit_code"]),
+        (&Value::from(&*nominal), &CODE.into())
+    );
     wait_for_end(&world);
     // And back after it: nothing of the past runs.
     reload(&world, &mut krond, &config);
@@ -247,7 +251,9 @@ fn a_reload_that_cannot_be_recorded_ends_the_daemon_and_not_its_runs() {
     if left_out("failures of a reload", &[Need::Root, Need::Strace]) {
         return;
     }
-    for (calls, error) in [("openat", "EROFS"), ("write", "ENOSPC"), ("fsync", "EIO"), ("renameat", "EACCES")] {
+    for (calls, error) in
+        [("openat", "EROFS"), ("write", "ENOSPC"), ("fsync", "EIO"), ("renameat", "EACCES")]
+    {
         let injection = Injection {
             calls: calls.to_owned(),
             effect: Effect::Error(error),

@@ -129,7 +129,8 @@ impl Tracing {
 
     fn wrap(&self, command: &Command, flags: &[&str]) -> Command {
         let mut traced = Command::new("strace");
-        traced.args(flags).args(&self.arguments).arg("--");
+        // A tracer that started what it traces would not be ended by a signal.
+        traced.args(flags).arg("-I2").args(&self.arguments).arg("--");
         traced.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             traced.env(name, value.unwrap_or_default());

@@ -12,7 +12,8 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown, lchown, symlink,
+    DirBuilderExt as _, FileExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+    chown, lchown, symlink,
 };
 use std::path::{Path, PathBuf};
 
@@ -252,10 +253,12 @@ fn what_looks_left_over_is_not_followed_either() {
         return;
     }
     let crashed = Crashed::new();
-    let names = ["runs/00000000deadbeef.json", "runs/.00000000deadbeef.json.0.tmp", ".known.json.0.tmp"];
+    let names =
+        ["runs/00000000deadbeef.json", "runs/.00000000deadbeef.json.0.tmp", ".known.json.0.tmp"];
     let mut cases = Vec::new();
     for name in names {
-        for trick in [Trick::Symlink, Trick::Dangling, Trick::Pipe, Trick::OtherKind, Trick::Owner] {
+        for trick in [Trick::Symlink, Trick::Dangling, Trick::Pipe, Trick::OtherKind, Trick::Owner]
+        {
             cases.push(Case { name: name.to_owned(), trick, expected: Expected::Works });
         }
     }
@@ -284,9 +287,7 @@ fn what_looks_left_over_is_not_followed_either() {
 /// The file of the lock is removed while a daemon holds it.
 #[test]
 fn a_lock_that_was_removed_lets_no_second_daemon_in() {
-    let world = World::new(
-        "[job.careful]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n",
-    );
+    let world = World::new("[job.careful]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n");
     let krond = world.start();
     fs::remove_file(world.state_dir().join("lock")).unwrap();
     let (code, said) = world.run_to_end();
