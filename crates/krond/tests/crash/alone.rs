@@ -22,12 +22,14 @@ enum Left {
     WithRun,
 }
 
-/// Plays the scene with a supervisor that is traced like this, and lets it come to its end.
-fn play(left: Left, options: &[&str]) -> (Scene, Strace) {
+/// Plays the scene with a supervisor that is traced like this, and lets it come to its end. The
+/// last is the run it was for.
+fn play(left: Left, options: &[&str]) -> (Scene, Strace, String) {
     match left {
         Left::AtGate => {
-            let (scene, (strace, supervisor)) = Scene::prepared(GENEROUS_S, "", |scene| {
+            let (scene, (strace, supervisor, run)) = Scene::prepared(GENEROUS_S, "", |scene| {
                 let supervisor = scene.arrest_supervisor()?;
+                let run = process::run_of(supervisor).expect("a supervisor");
                 let release = inject("sendto", Signal::SIGKILL, 1);
                 let release = release.each_ref().map(String::as_str);
                 let file = scene.trace_file("trace-release");
@@ -39,11 +41,14 @@ fn play(left: Left, options: &[&str]) -> (Scene, Strace) {
                 eventually("the daemon dies or its supervisor does", || {
                     (daemon.saw_kill() || process::has_ended(supervisor)).then_some(())
                 });
-                Ok((strace, supervisor))
+                if daemon.saw_kill() {
+                    scene.kill_daemon();
+                }
+                Ok((strace, supervisor, run))
             });
             wait_for_end(supervisor);
             strace.wait();
-            (scene, strace)
+            (scene, strace, run)
         }
         Left::WithRun => {
             let body = wait_for_permit("permit");
@@ -52,13 +57,14 @@ fn play(left: Left, options: &[&str]) -> (Scene, Strace) {
             let document = scene.chronicle.world.document(JOB);
             let supervisor = &document["ActiveExecution"]["Supervisor"]["PID"];
             let supervisor = supervisor.as_i64().expect("a supervisor") as i32;
+            let run = process::run_of(supervisor).expect("a supervisor");
             let file = scene.trace_file("trace");
             let strace = Strace::attach(&[supervisor], Follow::Nobody, options, &file);
             scene.kill_daemon();
             scene.chronicle.world.permit("permit");
             wait_for_end(supervisor);
             strace.wait();
-            (scene, strace)
+            (scene, strace, run)
         }
     }
 }
@@ -69,13 +75,10 @@ fn wait_for_end(supervisor: i32) {
 
 fn play_point(left: Left, point: &Point) -> (Came, Vec<Fault>) {
     let options = inject(&point.call, Signal::SIGKILL, point.number);
-    let (mut scene, strace) = play(left, &options.each_ref().map(String::as_str));
+    let (mut scene, strace, run) = play(left, &options.each_ref().map(String::as_str));
     let reached = strace.saw_kill();
     if reached {
-        // The run of the only supervisor there was.
-        let document = scene.chronicle.world.document(JOB);
-        let run = document["ActiveExecution"]["RunID"].as_str().map(str::to_owned);
-        scene.chronicle.story.killed_supervisors.extend(run);
+        scene.chronicle.story.killed_supervisors.insert(run);
     }
     scene.recover(Restart::AtOnce);
     scene.judge_if(reached)
@@ -83,7 +86,7 @@ fn play_point(left: Left, point: &Point) -> (Came, Vec<Fault>) {
 
 fn sweep(left: Left, what: &str, allowed: &[Came]) {
     require();
-    let (mut scene, strace) = play(left, &[]);
+    let (mut scene, strace, _) = play(left, &[]);
     scene.recover(Restart::AtOnce);
     let (came, faults) = scene.judge();
     undisturbed(came, allowed, &faults);
@@ -100,7 +103,7 @@ fn sweep(left: Left, what: &str, allowed: &[Came]) {
 }
 
 #[test]
-#[ignore = "not dependable yet: it does not always see that the supervisor was killed"]
+#[ignore = "not dependable yet: it fails now and then, and the cause is not known"]
 fn a_supervisor_left_at_the_gate_is_killed_at_every_call() {
     sweep(Left::AtGate, "supervisor alone at the gate killed", &[Came::Retried, Came::Lost]);
 }

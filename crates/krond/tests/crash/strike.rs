@@ -250,7 +250,7 @@ impl Scene {
         // forked from its supervisor, duplicates descriptors.
         let mut pid = self.arrest_supervisor()?;
         if who == Who::Command {
-            let arrest = self.stop_child_at(pid, "dup2", "arrest-command");
+            let arrest = self.stop_child_at(pid, "/^dup[23]$", "arrest-command");
             process::signal(pid, Signal::SIGCONT);
             pid = self.arrested_child(pid, arrest);
         }
