@@ -16,7 +16,7 @@ use nix::sys::signal::SigSet;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Rlimit, getpid, getsid, setsid};
+use rustix::process::{Pid, Rlimit, getpid, setsid};
 
 use super::identity::Identity;
 use super::stage::{Fault, Stage, Word, at};
@@ -265,7 +265,10 @@ pub(super) fn set_signal_mask(set: &SigSet) -> rustix::io::Result<()> {
 fn session() -> Result<(), Fault> {
     let fault = at(Stage::Session);
     setsid().map_err(&fault)?;
-    if getsid(None).map_err(&fault)? != getpid() {
+    // Not by rustix, which takes for granted that every session has a number: one led from outside
+    // this process namespace has none, and reads as 0.
+    let found = nix::unistd::getsid(None).map_err(|errno| fault(to_rustix(errno)))?;
+    if found.as_raw() != getpid().as_raw_nonzero().get() {
         return Err(Fault { stage: Stage::Session, errno: 0 });
     }
     Ok(())
@@ -319,8 +322,12 @@ fn leave(code: i32) -> ! {
     }
 }
 
+fn to_rustix(errno: nix::errno::Errno) -> Errno {
+    Errno::from_raw_os_error(errno as i32)
+}
+
 fn last_errno() -> Errno {
-    Errno::from_raw_os_error(nix::errno::Errno::last_raw())
+    to_rustix(nix::errno::Errno::last())
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::place::{NOBODY, Place, next, wait_for_end};
 use crate::runner::{Case, NOTHING, ROOT, ROOT_AND_STRACE};
 use crate::strace::traced;
 
+const LYING_STEPS: &str =
+    "privileges::any_step_that_only_seems_to_work_keeps_the_command_from_executing";
+
 pub(crate) const CASES: &[Case] = &[
     ("privileges::everything_is_as_planned_inside_the_command", ROOT, inside),
     (
@@ -20,11 +23,8 @@ pub(crate) const CASES: &[Case] = &[
         ROOT_AND_STRACE,
         failing_steps,
     ),
-    (
-        "privileges::any_step_that_only_seems_to_work_keeps_the_command_from_executing",
-        ROOT_AND_STRACE,
-        lying_steps,
-    ),
+    (LYING_STEPS, ROOT_AND_STRACE, lying_steps),
+    ("privileges::the_same_in_a_container", ROOT_AND_STRACE, lying_steps_in_a_container),
     ("privileges::root_stays_root_when_asked", ROOT, root),
     ("privileges::without_the_right_to_change_users_the_run_is_refused", ROOT, not_permitted),
     ("privileges::without_credentials_the_command_is_the_daemons_user", ROOT, own_user),
@@ -222,6 +222,18 @@ fn lying_steps() {
     for (options, stage, message) in rows {
         check(options, stage, message);
     }
+}
+
+/// In a container the session is often led from outside, and then has no number.
+fn lying_steps_in_a_container() {
+    let output = std::process::Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--case", LYING_STEPS])
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }
 
 fn root() {

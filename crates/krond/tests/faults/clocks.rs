@@ -100,7 +100,6 @@ fn decided(world: &World, krond: &mut Krond) -> usize {
 }
 
 #[test]
-#[ignore = "not dependable yet"]
 fn a_clock_set_forward_is_followed_and_deadlines_are_judged_by_it() {
     if left_out_clocks("clocks set forward") {
         return;

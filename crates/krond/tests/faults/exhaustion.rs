@@ -80,7 +80,6 @@ fn counted(calls: &[&str]) -> Vec<usize> {
 }
 
 #[test]
-#[ignore = "shows an open defect: a shortage in the loop can hold up a run"]
 fn a_shortage_in_the_loop_neither_repeats_nor_loses_nor_holds_up_a_run() {
     if left_out("shortages in the loop", &[Need::Root, Need::Strace]) {
         return;
@@ -101,21 +100,35 @@ fn a_shortage_in_the_loop_neither_repeats_nor_loses_nor_holds_up_a_run() {
             cases.push(case(Thread::Loop, name, error, When::Once(number)));
         }
     }
-    all(&cases, |case| {
-        let (world, mut krond, (tracing, attached), nominal) =
-            traced(case, &wait_for_permit("permit"));
-        world.permit("permit");
-        wait_for_end(&world);
-        eventually("it fails", || tracing.injected().pop());
-        assert!(krond.events("fatal").is_empty(), "{}", krond.said.join("\n"));
-        krond.stop();
-        drop(attached);
-        assert_ran_once(&world, &nominal);
-        let krond = world.start();
-        eventually("nothing is left over", || world.run_records().is_empty().then_some(()));
-        krond.stop();
-        assert_ran_once(&world, &nominal);
-    });
+    // The first is the release.
+    cases.retain(|case| case.injection.calls != "sendto" || case.injection.when != When::Once(1));
+    all(&cases, survive);
+}
+
+#[test]
+#[ignore = "shows an open defect: a release that could not be sent leaves its run at the gate"]
+fn a_release_that_cannot_be_sent_is_not_the_end_of_a_job() {
+    if left_out("releases that cannot be sent", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let cases =
+        ["ENOBUFS", "ENOMEM"].map(|error| case(Thread::Loop, "sendto", error, When::Once(1)));
+    all(&cases, survive);
+}
+
+fn survive(case: &Case) {
+    let (world, mut krond, (tracing, attached), nominal) = traced(case, &wait_for_permit("permit"));
+    world.permit("permit");
+    wait_for_end(&world);
+    eventually("it fails", || tracing.injected().pop());
+    assert!(krond.events("fatal").is_empty(), "{}", krond.said.join("\n"));
+    krond.stop();
+    drop(attached);
+    assert_ran_once(&world, &nominal);
+    let krond = world.start();
+    eventually("nothing is left over", || world.run_records().is_empty().then_some(()));
+    krond.stop();
+    assert_ran_once(&world, &nominal);
 }
 
 #[test]

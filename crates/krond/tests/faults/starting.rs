@@ -235,15 +235,10 @@ fn is_shortage(call: &Call, error: &str) -> bool {
     error == "EMFILE" && !changes.contains(&&*call.name)
 }
 
-#[test]
-#[ignore = "shows an open defect: some failures of a start are not told"]
-fn a_failure_at_any_call_of_a_start_is_told_and_loses_nothing() {
-    if left_out("failures of a start", &[Need::Root, Need::Strace]) {
-        return;
-    }
-    let crashed = Crashed::new();
+/// Every call of a start with its share of the errors.
+fn cases(crashed: &Crashed) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (place, (call, expected)) in calls(&crashed).into_iter().enumerate() {
+    for (place, (call, expected)) in calls(crashed).into_iter().enumerate() {
         let rows = [
             (ERRORS[place % 6], When::Once(call.number)),
             (ERRORS[(place + 3) % 6], When::Once(call.number)),
@@ -254,6 +249,29 @@ fn a_failure_at_any_call_of_a_start_is_told_and_loses_nothing() {
             cases.push(Case { call: call.clone(), error, when, expected });
         }
     }
+    cases
+}
+
+#[test]
+fn a_failure_at_any_call_of_a_start_is_told_and_loses_nothing() {
+    if left_out("failures of a start", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let crashed = Crashed::new();
+    let mut cases = cases(&crashed);
+    cases.retain(|case| case.expected != Expected::RefusedOrUnharmed);
+    all(&cases, |case| start(&crashed, case));
+}
+
+#[test]
+#[ignore = "shows an open defect: a state directory that cannot be looked at is opened to others"]
+fn a_state_directory_that_cannot_be_looked_at_stays_private() {
+    if left_out("failures of a start", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let crashed = Crashed::new();
+    let mut cases = cases(&crashed);
+    cases.retain(|case| case.expected == Expected::RefusedOrUnharmed);
     all(&cases, |case| start(&crashed, case));
 }
 
