@@ -110,6 +110,16 @@ impl Held {
         Ok(there)
     }
 
+    /// Kills a supervisor that hangs before it could let its command go: the command finds its
+    /// gate closed. One that may have let it go is asked by [`Held::signal`], which also sees to
+    /// everything the command has started. Says whether it was still there.
+    ///
+    /// # Errors
+    /// The signal could not be sent.
+    pub fn kill_at_once(&self) -> io::Result<bool> {
+        sent(pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL))
+    }
+
     /// Whether it has ended, reaped or not. [`Held::as_fd`] becomes readable when it has.
     ///
     /// # Errors

@@ -279,7 +279,7 @@ impl World {
                 self.note(|| format!("not durable: {error}"));
                 let message = error.to_string();
                 let ticket = tickets.first().copied().unwrap_or(Ticket(0));
-                self.feed(Event::NotDurable { ticket, message });
+                self.feed(Event::NotDurable { ticket, identity: None, period: None, message });
             }
         }
         self.plan_sync();

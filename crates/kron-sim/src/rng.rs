@@ -27,6 +27,13 @@ impl Rng {
         from + self.below(to - from + 1)
     }
 
+    /// One of `from..=to`, each order of magnitude alike. `from` is not 0.
+    pub(crate) fn of_any_size(&mut self, from: u64, to: u64) -> u64 {
+        let power = self.between(u64::from(from.ilog2()), u64::from(to.max(from).ilog2()));
+        let (low, high) = (1 << power, (1 << power) * 2 - 1);
+        self.between(low, high).clamp(from, to.max(from))
+    }
+
     /// Whether something with a chance of one in `n` happens.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0

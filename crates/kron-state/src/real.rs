@@ -152,7 +152,8 @@ impl Directory for RealDirectory {
         let mut bytes = vec![0; length as usize + 1];
         let mut filled = 0;
         loop {
-            let read = rustix::io::read(&file, &mut bytes[filled..]).map_err(io::Error::from)?;
+            let read = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut bytes[filled..]))
+                .map_err(io::Error::from)?;
             if read == 0 {
                 break;
             }

@@ -25,7 +25,7 @@ mod socket;
 mod start;
 mod sync;
 mod sync_queue;
-mod worker;
+pub(crate) mod worker;
 
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ use kron_state::Lock;
 
 pub use handle::{Gone, Handle, ReloadFailure, ReloadView};
 
-use crate::log::{Log, told};
+use crate::log::{Log, LogFormat, told};
 use crate::machine::{Entry, ExitReason, Level};
 use crate::options::RunOptions;
 use start::{StartError, Started};
@@ -49,11 +49,22 @@ const EXIT_SYSTEM: u8 = 6;
 /// Runs the daemon until it is told to stop or has to.
 #[must_use]
 pub fn run(options: &RunOptions) -> ExitCode {
-    let log = Log::new(options.log_format);
-    match start::start(options, log) {
+    let log = match prepare(options.log_format) {
+        Ok(log) => log,
+        Err(error) => return refuse(&error, Log::new(options.log_format)),
+    };
+    let code = match start::start(options, log) {
         Ok(started) => serve(started, log),
         Err(error) => refuse(&error, log),
-    }
+    };
+    log.flush();
+    code
+}
+
+/// What comes before any thread, and the log's own.
+fn prepare(format: LogFormat) -> Result<Log, StartError> {
+    poll::block_signals().map_err(start::system("block signals"))?;
+    Log::detached(format).map_err(start::system("start a thread"))
 }
 
 /// Says why the daemon does not start.

@@ -5,8 +5,11 @@
 //! can compute it again. What a job's environment or standard input holds never comes here: entries
 //! are made of identities, periods, paths and messages only.
 //!
-//! A line is one write, so that lines of several threads never mix. A log that cannot be written
-//! is given up silently: there is nobody left to tell, and jobs matter more.
+//! Lines are written whole, so that those of several threads never mix. A log that cannot be written
+//! is given up silently: there is nobody left to tell, and jobs matter more. A log that nobody reads
+//! must not hold anybody up either, so a daemon's takes its way through an [`Outlet`].
+
+mod outlet;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -14,6 +17,7 @@ use std::io::{self, Write as _};
 use kron_core::{DecisionEvent, quoted};
 use serde_json::Value;
 
+use self::outlet::Outlet;
 use crate::daemon::clock;
 use crate::machine::Entry;
 
@@ -31,13 +35,30 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     format: LogFormat,
+    outlet: Option<&'static Outlet>,
 }
 
 impl Log {
-    /// A log of this form.
+    /// A log of this form, whose lines are written before anything else happens.
     #[must_use]
     pub fn new(format: LogFormat) -> Log {
-        Log { format }
+        Log { format, outlet: None }
+    }
+
+    /// A log of this form for a process that must not wait for its readers. Lives as long as the
+    /// process; [`Log::flush`] comes before its end.
+    ///
+    /// # Errors
+    /// When there can be no thread for it.
+    pub(crate) fn detached(format: LogFormat) -> io::Result<Log> {
+        Ok(Log { format, outlet: Some(Outlet::start(format)?) })
+    }
+
+    /// Waits until everything is written, but not for ever.
+    pub(crate) fn flush(self) {
+        if let Some(outlet) = self.outlet {
+            outlet.flush();
+        }
     }
 
     /// How its lines are written.
@@ -48,17 +69,24 @@ impl Log {
 
     /// Writes one entry.
     pub fn write(self, entry: &Entry) {
-        let time = clock::timestamp();
-        self.write_plain(&match self.format {
-            LogFormat::Text => text_line(&time, entry),
-            LogFormat::Json => json_line(&time, entry),
-        });
+        self.write_plain(&line(self.format, entry));
     }
 
     /// Writes what is meant for people only, such as a diagnostic with its source lines.
     pub(crate) fn write_plain(self, text: &str) {
-        // Standard error has no buffer, so this is one write, and its lock keeps others out.
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        match self.outlet {
+            Some(outlet) => outlet.take(text),
+            // Standard error has no buffer, so this is one write, and its lock keeps others out.
+            None => drop(io::stderr().lock().write_all(text.as_bytes())),
+        }
+    }
+}
+
+fn line(format: LogFormat, entry: &Entry) -> String {
+    let time = clock::timestamp();
+    match format {
+        LogFormat::Text => text_line(&time, entry),
+        LogFormat::Json => json_line(&time, entry),
     }
 }
 

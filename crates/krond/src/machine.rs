@@ -43,7 +43,7 @@ pub use self::event::{
 
 use self::clock::Clock;
 use self::job::{Archived, JobIndex, JobState};
-use self::run::Run;
+use self::run::{Abandonment, Run};
 
 /// A start that is not released this long after it was judged is given up.
 const STALL: Duration = Duration::from_secs(60);
@@ -72,6 +72,8 @@ pub struct Machine {
     /// The latest time that was ever seen.
     latest_seen: UtcSecond,
     runs: BTreeMap<RunId, Run>,
+    /// Runs that were given up at their gates and have yet to be accounted for.
+    abandoned: Vec<(RunId, Abandonment)>,
     due: BTreeSet<(UtcSecond, JobIndex)>,
     timers: BTreeSet<(Duration, Timer)>,
     /// What happens when a write is durable.
@@ -136,6 +138,7 @@ impl Machine {
             unreadable: boot.unreadable.into_iter().collect(),
             latest_seen: boot.latest_seen.unwrap_or(now.wall),
             runs: BTreeMap::new(),
+            abandoned: Vec::new(),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             pending: BTreeMap::new(),
@@ -181,12 +184,16 @@ impl Machine {
             Event::ExecFailed { run, failure } => self.exec_failed(now, &run, failure),
             Event::Ended { run, report } => self.ended(now, &run, report),
             Event::Durable(ticket) => self.durable(now, ticket),
-            Event::NotDurable { ticket, message } => self.not_durable(ticket, message),
+            Event::NotDurable { identity, period, message, .. } => {
+                self.not_durable(identity.as_ref(), period.as_ref(), message);
+            }
             Event::Request { id, request } => self.answer(now, id, request),
             Event::Stop(mode) => self.stop(now, mode),
         }
         self.fire_timers(now);
+        self.settle_abandoned(now);
         self.evaluate_due(now);
+        self.settle_abandoned(now);
         self.leave_if_done();
         self.take_actions(now)
     }

@@ -117,7 +117,9 @@ impl StoreError {
         StoreError::Io { operation, file, source }
     }
 
-    pub(crate) fn of_file(operation: Operation, file: String, error: FileError) -> StoreError {
+    /// The error of an operation on this file or directory.
+    #[must_use]
+    pub fn of_file(operation: Operation, file: String, error: FileError) -> StoreError {
         match error {
             FileError::Io(source) => StoreError::Io { operation, file, source },
             FileError::Refused(source) => StoreError::Refused { file, source },

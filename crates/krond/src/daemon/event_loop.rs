@@ -14,7 +14,7 @@ use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
 use super::clock;
 use super::handle::{ReloadFailure, ReloadView, Shared};
-use super::inbox::{Arrived, Asked, Done, Inbox, NewDefinitions};
+use super::inbox::{Arrived, Asked, Done, Inbox, NewDefinitions, WriteFailure};
 use super::launch::Launchers;
 use super::logs::Task;
 use super::notify;
@@ -173,6 +173,7 @@ impl EventLoop {
     }
 
     fn announce_stop(&self) {
+        self.sync.hurry();
         if let Err(error) = notify::tell(notify::State::Stopping) {
             self.log.write(&Entry::new(Level::Warn, "notify_failed").error(
                 Category::System,
@@ -208,9 +209,9 @@ impl EventLoop {
             Done::Synced { tickets, result: Ok(()) } => {
                 self.own.events.extend(tickets.into_iter().map(Event::Durable));
             }
-            Done::Synced { tickets, result: Err(message) } => {
-                let failed = |ticket| Event::NotDurable { ticket, message: message.clone() };
-                self.own.events.extend(tickets.into_iter().map(failed));
+            Done::Synced { tickets, result: Err(WriteFailure { identity, period, message }) } => {
+                let ticket = tickets.first().copied().unwrap_or(NO_TICKET);
+                self.own.events.push_back(Event::NotDurable { ticket, identity, period, message });
             }
             Done::RunRead { run, result: Ok(read) } => {
                 let steps = self.runs.read(&run, read);
@@ -218,8 +219,10 @@ impl EventLoop {
             }
             // How the run ended may be there, and must not be recorded as lost: the next daemon
             // looks again.
-            Done::RunRead { result: Err(message), .. } => {
-                self.own.events.push_back(Event::NotDurable { ticket: NO_TICKET, message });
+            Done::RunRead { run, result: Err(message) } => {
+                let (ticket, identity) = (NO_TICKET, self.runs.identity(&run));
+                let period = self.runs.period(&run);
+                self.own.events.push_back(Event::NotDurable { ticket, identity, period, message });
             }
             Done::Loaded(new) => self.loaded(*new),
         }
@@ -257,7 +260,10 @@ impl EventLoop {
                     self.runs.launching(&launch);
                     self.launchers.order(launch, self.shared.settings());
                 }
-                Action::Release(run) => self.runs.release(&run),
+                Action::Release(run) => {
+                    let steps = self.runs.release(&mut self.poll, &run);
+                    self.walk(steps);
+                }
                 Action::Abandon(run) => {
                     let steps = self.runs.abandon(&mut self.poll, &run);
                     self.walk(steps);
@@ -334,6 +340,7 @@ impl EventLoop {
 
     /// What nothing waits for, and must not be forgotten.
     pub(super) fn chores(&mut self) -> nix::Result<()> {
+        self.runs.kill_hanging();
         let steps = self.runs.watch_again(&mut self.poll);
         self.walk(steps);
         let now = clock::now();

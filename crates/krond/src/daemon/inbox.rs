@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 use kron_config::{DaemonSettings, Job};
 use kron_exec::Supervisor;
-use kron_state::{RunId, RunRead};
+use kron_state::{PeriodRef, RunId, RunRead};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
@@ -35,11 +35,21 @@ pub(super) enum Done {
     /// A run was launched, or could not be.
     Launched { run: RunId, result: Result<Supervisor, StartFailure> },
     /// Writes are durable, or could not be made so.
-    Synced { tickets: Vec<Ticket>, result: Result<(), String> },
+    Synced { tickets: Vec<Ticket>, result: Result<(), WriteFailure> },
     /// What a supervisor left behind was looked for, or the disk did not say.
     RunRead { run: RunId, result: Result<RunRead, String> },
     /// Definitions were read and are sound.
     Loaded(Box<NewDefinitions>),
+}
+
+/// State that could not be written.
+#[derive(Clone, Debug)]
+pub(super) struct WriteFailure {
+    /// Whose it was, where it was one job's.
+    pub(super) identity: Option<Arc<str>>,
+    /// The period that it was about, where it was about one.
+    pub(super) period: Option<PeriodRef>,
+    pub(super) message: String,
 }
 
 /// Sound definitions on their way into force.

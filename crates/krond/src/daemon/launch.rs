@@ -16,6 +16,7 @@ use kron_exec::{
     Account, AccountError, Credentials, LaunchError, Launcher, Limit, Output, Plan, Supervisor,
     TAG_BYTES_MAX, account, clean_environment,
 };
+use kron_state::RealDirectory;
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgroups};
 
@@ -33,6 +34,8 @@ const THREADS: usize = 4;
 pub(super) struct Host {
     /// The state directory, absolute.
     pub(super) state_dir: PathBuf,
+    /// The directory of all logs.
+    pub(super) logs: Arc<RealDirectory>,
     /// How supervisors are started.
     pub(super) launcher: Launcher,
     /// How many files commands may have open unless told otherwise: what the daemon had before it
@@ -91,6 +94,10 @@ fn start(
     let account = find_account(execution.user.as_deref(), execution.group.as_deref())
         .map_err(|error| failure(account_category(&error), "look up user", told(&error)))?;
     let plan = plan(launch, settings, host, &account);
+    if matches!(plan.output, Output::Log { .. }) {
+        logs::prepare(&host.logs, launch.definition.job.identity())
+            .map_err(|error| failure(error.category(), "prepare the log", told(&error)))?;
+    }
     host.launcher
         .launch(&plan)
         .map_err(|error| failure(launch_category(&error), "launch", told(&error)))
@@ -168,7 +175,7 @@ fn plan(launch: &Launch, settings: &DaemonSettings, host: &Host, account: &Accou
         cwd: Some(working_directory(execution.cwd.as_deref(), &account.home)),
         umask: run.umask,
         nice: execution.nice,
-        limits: limits(&execution.limits, host),
+        limits: limits(&execution.limits, host.open_files),
         stdin: execution.stdin.clone(),
         output: match run.output {
             ConfigOutput::Log => Output::Log {
@@ -220,7 +227,7 @@ fn working_directory(wanted: Option<&str>, home: &str) -> PathBuf {
     }
 }
 
-fn limits(wanted: &[ConfigLimit], host: &Host) -> Vec<Limit> {
+fn limits(wanted: &[ConfigLimit], (soft, hard): (Option<u64>, Option<u64>)) -> Vec<Limit> {
     let mut limits: Vec<Limit> = wanted
         .iter()
         .map(|limit| Limit {
@@ -231,7 +238,6 @@ fn limits(wanted: &[ConfigLimit], host: &Host) -> Vec<Limit> {
         .collect();
     let says_itself = wanted.iter().any(|limit| limit.resource == Resource::Nofile);
     if !says_itself {
-        let (soft, hard) = host.open_files;
         limits.push(Limit { resource: kron_exec::Resource::OpenFiles, soft, hard });
     }
     limits
@@ -278,16 +284,15 @@ mod tests {
 
     #[test]
     fn the_usual_number_of_open_files_is_put_back_unless_the_job_has_its_own() {
-        let host =
-            Host { state_dir: "/s".into(), launcher: launcher(), open_files: (Some(1_024), None) };
-        let usual = limits(&[], &host);
+        let open_files = (Some(1_024), None);
+        let usual = limits(&[], open_files);
         assert_eq!(
             usual,
             [Limit { resource: kron_exec::Resource::OpenFiles, soft: Some(1_024), hard: None }]
         );
         let own = [ConfigLimit { resource: Resource::Nofile, soft: Some(9), hard: Some(9) }];
-        assert_eq!(limits(&own, &host).len(), 1);
-        assert_eq!(limits(&own, &host)[0].soft, Some(9));
+        assert_eq!(limits(&own, open_files).len(), 1);
+        assert_eq!(limits(&own, open_files)[0].soft, Some(9));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use kron_config::DaemonSettings;
 use kron_core::{Category, UtcSecond};
-use kron_state::{RunId, document_file};
+use kron_state::{Directory as _, Operation, RealDirectory, RunId, StoreError, document_file};
 
 use super::clock;
 use super::worker;
@@ -29,8 +29,11 @@ pub(super) fn path(state_dir: &Path, identity: &str, run: &RunId) -> PathBuf {
 }
 
 fn directory(state_dir: &Path, identity: &str) -> PathBuf {
-    let document = document_file(identity);
-    state_dir.join(LOGS_DIRECTORY).join(document.trim_end_matches(".json"))
+    state_dir.join(LOGS_DIRECTORY).join(directory_name(identity))
+}
+
+fn directory_name(identity: &str) -> String {
+    document_file(identity).trim_end_matches(".json").to_owned()
 }
 
 /// Runs that have not ended.
@@ -88,6 +91,27 @@ fn told(log: Log, directory: &Path, result: io::Result<()>) {
     }
 }
 
+/// The directory of all logs, which must be this daemon's own.
+pub(super) fn open(state_dir: &RealDirectory) -> Result<RealDirectory, StoreError> {
+    private(state_dir, LOGS_DIRECTORY)
+}
+
+/// Makes sure that a job's logs go to a directory of this daemon's own.
+pub(super) fn prepare(logs: &RealDirectory, identity: &str) -> Result<(), StoreError> {
+    private(logs, &directory_name(identity)).map(drop)
+}
+
+fn private(parent: &RealDirectory, name: &str) -> Result<RealDirectory, StoreError> {
+    let found = match parent.existing_subdirectory(name) {
+        Ok(None) => parent.subdirectory(name),
+        Ok(Some(found)) => Ok(found),
+        Err(error) => Err(error),
+    };
+    found.map_err(|error| {
+        StoreError::of_file(Operation::OpenDirectory, parent.describe(name), error)
+    })
+}
+
 fn subdirectories(logs: &Path) -> io::Result<Vec<PathBuf>> {
     let mut directories = Vec::new();
     for entry in existing(logs)? {
@@ -99,9 +123,14 @@ fn subdirectories(logs: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-/// The entries of a directory; none when it is not there.
+/// The entries of a directory; none when it is not there. What a link points at is not tidied up.
 fn existing(directory: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
-    match directory.read_dir() {
+    let entries = match directory.symlink_metadata() {
+        Ok(metadata) if !metadata.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => directory.read_dir(),
+        Err(error) => Err(error),
+    };
+    match entries {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
         Err(error) => Err(error),

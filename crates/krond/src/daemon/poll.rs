@@ -71,9 +71,11 @@ pub(super) struct Poll {
     next_token: u64,
 }
 
-/// Blocks the loop's signals. To be called before any other thread exists, so that all inherit it.
+/// Blocks the loop's signals, and the one that would end the daemon at a file that may not grow:
+/// that is an error of the write like any other. To be called before any other thread exists, so
+/// that all inherit it.
 pub(super) fn block_signals() -> nix::Result<()> {
-    SIGNALS.into_iter().collect::<SigSet>().thread_block()
+    SIGNALS.into_iter().chain([Signal::SIGXFSZ]).collect::<SigSet>().thread_block()
 }
 
 impl Poll {

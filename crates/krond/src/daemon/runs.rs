@@ -67,6 +67,8 @@ struct Live {
     said_all: bool,
     /// Whether the supervisor may leave something on disk.
     leaves_record: bool,
+    /// Set for a run that was given up at its gate: how long ago.
+    abandoned: Option<Patience>,
     tokens: Vec<Token>,
 }
 
@@ -97,6 +99,15 @@ enum Link {
 enum Wanted {
     Yes,
     Abandoned,
+    /// Abandoned, and accounted for already.
+    Acknowledged,
+}
+
+/// How long processes that should be gone are waited for, in rounds of chores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    New,
+    Over,
 }
 
 /// What happens when the processes are gone.
@@ -164,6 +175,7 @@ impl Runs {
             asked_to_end: None,
             said_all: false,
             leaves_record: false,
+            abandoned: None,
             tokens: Vec::new(),
         };
         self.live.entry(run).insert_entry(live).into_mut()
@@ -189,9 +201,13 @@ impl Runs {
             }
         };
         live.supervisor = Some(supervisor.process());
-        if matches!(live.link, Link::Launching(Wanted::Abandoned)) {
+        if let Link::Launching(wanted @ (Wanted::Abandoned | Wanted::Acknowledged)) = live.link {
             live.link = Link::Open(supervisor);
-            return self.abandon(poll, run);
+            let mut steps = self.abandon(poll, run);
+            if wanted == Wanted::Acknowledged {
+                steps.extend(self.acknowledge(poll, run));
+            }
+            return steps;
         }
         match poll.watch(&supervisor) {
             Ok(token) => {
@@ -318,21 +334,22 @@ impl Runs {
     }
 
     /// Lets the command at the gate go.
-    pub(super) fn release(&mut self, run: &RunId) {
-        let Some(live) = self.live.get(run) else { return };
-        let Link::Open(supervisor) = &live.link else { return };
-        if let Err(error) = supervisor.release() {
-            // Its socket is closed or closing, and says so next.
-            self.log.write(&live.failure("release_failed", run).error(
-                Category::System,
-                "release",
-                &error.to_string(),
-            ));
-        }
+    pub(super) fn release(&mut self, poll: &mut Poll, run: &RunId) -> Vec<Step> {
+        let Some(live) = self.live.get(run) else { return Vec::new() };
+        let Link::Open(supervisor) = &live.link else { return Vec::new() };
+        let Err(error) = supervisor.release() else { return Vec::new() };
+        self.log.write(&live.failure("release_failed", run).error(
+            Category::System,
+            "release",
+            &error.to_string(),
+        ));
+        // Its supervisor is gone, or the system had no memory for the word. Either way it was not
+        // let go: the end of its socket calls it off, and what it leaves says so.
+        self.watch_processes(poll, run, Then::Report)
     }
 
-    /// Lets it never go: without its socket the supervisor ends it at the gate. The end is
-    /// reported when both are gone.
+    /// Lets it never go: without its socket the supervisor ends it at the gate. Nobody waits for
+    /// that; what it leaves is removed when both are gone.
     pub(super) fn abandon(&mut self, poll: &mut Poll, run: &RunId) -> Vec<Step> {
         let Some(live) = self.live.get_mut(run) else { return Vec::new() };
         match &mut live.link {
@@ -342,7 +359,8 @@ impl Runs {
             }
             Link::Open(_) => {
                 live.leaves_record = true;
-                self.watch_processes(poll, run, Then::Report)
+                live.abandoned = Some(Patience::New);
+                self.watch_processes(poll, run, Then::Rest)
             }
             Link::Watching { .. } | Link::Unwatched(_) | Link::Over => Vec::new(),
         }
@@ -407,8 +425,17 @@ impl Runs {
                 *then = Then::Forget;
                 Vec::new()
             }
-            Link::Launching(_) | Link::Over => self.over(run),
+            Link::Launching(wanted) => {
+                *wanted = Wanted::Acknowledged;
+                Vec::new()
+            }
+            Link::Over => self.over(run),
         }
+    }
+
+    /// The run's period, for as long as the run is known.
+    pub(super) fn period(&self, run: &RunId) -> Option<PeriodRef> {
+        self.live.get(run).map(|live| live.period.clone())
     }
 
     /// The run's job, for as long as the run is known.
@@ -491,6 +518,29 @@ impl Runs {
     /// Whether processes have come to wait to be watched since this was last asked.
     pub(super) fn take_unwatched_anew(&mut self) -> bool {
         std::mem::take(&mut self.unwatched_anew)
+    }
+
+    /// Kills supervisors that still hang a while after their runs were given up. They cannot have
+    /// let their commands go, and a command whose supervisor is gone finds its gate closed.
+    pub(super) fn kill_hanging(&mut self) {
+        for (run, live) in &mut self.live {
+            match &mut live.abandoned {
+                None => {}
+                Some(patience @ Patience::New) => *patience = Patience::Over,
+                Some(Patience::Over) => {
+                    let Link::Watching { supervisor: Some(held), .. } = &live.link else {
+                        continue;
+                    };
+                    if let Err(error) = held.kill_at_once() {
+                        self.log.write(&live.failure("end_failed", run).error(
+                            Category::System,
+                            "kill the supervisor",
+                            &error.to_string(),
+                        ));
+                    }
+                }
+            }
+        }
     }
 
     /// Tries again to watch what could not be watched.

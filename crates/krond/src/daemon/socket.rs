@@ -36,6 +36,22 @@ pub(super) enum SocketError {
     Io { operation: &'static str, path: PathBuf, source: io::Error },
 }
 
+impl SocketError {
+    /// What can be done about it.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self {
+            SocketError::Occupied { .. } => {
+                Some("move it away if it is not needed, or choose another place with `--socket`")
+            }
+            SocketError::InUse { .. } => Some(
+                "if it is another krond, give this one its own place with `--socket`; \
+                 `kron status --socket PATH` asks who is there",
+            ),
+            SocketError::Io { .. } => None,
+        }
+    }
+}
+
 /// The file of a control socket. Dropping it removes the file, unless somebody listens there: this
 /// daemon still, which a later one finds out about, or another that took its place.
 #[derive(Debug)]
@@ -47,7 +63,9 @@ pub(super) struct SocketFile {
 pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), SocketError> {
     let failed =
         |operation| move |source| SocketError::Io { operation, path: path.to_owned(), source };
-    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+    if let Some(directory) = path.parent()
+        && !directory.try_exists().map_err(failed("look at the directory of"))?
+    {
         fs::create_dir_all(directory).map_err(failed("make the directory of"))?;
         // Whatever the daemon's mask: whom the socket lets in must be able to reach it.
         set_mode(directory, DIRECTORY_MODE).map_err(failed("open the directory of"))?;

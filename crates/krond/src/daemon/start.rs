@@ -23,7 +23,7 @@ use super::handle::{Handle, Shared};
 use super::inbox::Inbox;
 use super::launch::{self, Host, Launchers};
 use super::logs::{self, ActiveRuns};
-use super::poll::{self, Poll};
+use super::poll::Poll;
 use super::runs::Runs;
 use super::socket::{self, Admission, SocketError, SocketFile};
 use super::sync::SyncPool;
@@ -89,7 +89,8 @@ impl StartError {
                 "one daemon runs per state directory; `kron status` asks it how it is".to_owned(),
             ),
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
-            StartError::Definitions(_) | StartError::Socket(_) | StartError::System { .. } => None,
+            StartError::Socket(error) => error.hint().map(str::to_owned),
+            StartError::Definitions(_) | StartError::System { .. } => None,
         }
     }
 
@@ -111,14 +112,13 @@ impl StartError {
     }
 }
 
-fn system<E: Into<io::Error>>(operation: &'static str) -> impl Fn(E) -> StartError {
+pub(super) fn system<E: Into<io::Error>>(operation: &'static str) -> impl Fn(E) -> StartError {
     move |error| StartError::System { operation, source: error.into() }
 }
 
 /// Brings the daemon to the point where it is ready to run.
 pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartError> {
     rustix::process::umask(Mode::from_raw_mode(UMASK));
-    poll::block_signals().map_err(system("block signals"))?;
     kron_exec::become_subreaper().map_err(system("become the parent of orphans"))?;
     let open_files = raise_open_files(log);
     let boot_id = kron_exec::boot_id().map_err(system("read the boot id"))?;
@@ -132,6 +132,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     definitions::show(log, &found.diagnostics, false);
 
     let directory = RealDirectory::open(&state_dir)?;
+    let logs = Arc::new(logs::open(&directory)?);
     let store = Arc::new(Store::open(directory, found.settings.history_entries_max as usize)?);
     let past = Past::read(&store, log)?;
 
@@ -146,7 +147,8 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let sync_threads = usize::from(options.sync_threads);
     let sync =
         SyncPool::start(sync_threads, store.clone(), results.clone(), log).map_err(&thread)?;
-    let host = Host { state_dir: state_dir.clone(), launcher: launch::launcher(), open_files };
+    let host =
+        Host { state_dir: state_dir.clone(), logs, launcher: launch::launcher(), open_files };
     let launchers = Launchers::start(host, &results).map_err(&thread)?;
     let retention =
         logs::start_retention(state_dir.clone(), active.clone(), log).map_err(&thread)?;

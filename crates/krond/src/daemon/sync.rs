@@ -14,7 +14,8 @@ use std::time::Duration;
 use kron_core::Category;
 use kron_state::{Change, PeriodRef, RealDirectory, Store, StoreError};
 
-use super::inbox::{Done, Results};
+use super::clock;
+use super::inbox::{Done, Results, WriteFailure};
 use super::sync_queue::{Batch, Lane, Order, Queue, Work};
 use super::worker;
 use crate::log::{Log, told};
@@ -22,6 +23,8 @@ use crate::machine::{Entry, Level, Ticket};
 
 /// The first pause when descriptors or memory have run out; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// How long a daemon that wants to leave waits out a shortage.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(5);
 /// The longest such pause.
 const PAUSE_LONGEST: Duration = Duration::from_secs(5);
 
@@ -51,6 +54,8 @@ struct State {
     closing: bool,
     /// Why nothing more may be written.
     failed: Option<String>,
+    /// Until when shortages are waited out, once the daemon wants to leave; in time since boot.
+    patient_until: Option<Duration>,
 }
 
 impl SyncPool {
@@ -80,6 +85,13 @@ impl SyncPool {
     pub(super) fn order(&self, order: Order) {
         self.shared.lock().queue.push(order);
         self.shared.changed.notify_one();
+    }
+
+    /// The daemon wants to leave: shortages are not waited out for ever any more.
+    pub(super) fn hurry(&self) {
+        let until = clock::now().boot + LEAVING_PATIENCE;
+        self.shared.lock().patient_until.get_or_insert(until);
+        self.shared.stopped.notify_all();
     }
 
     /// Waits until everything asked for is written, and ends the threads.
@@ -151,18 +163,27 @@ impl Shared {
     fn carry_out(&self, work: Work, tickets: &[Ticket]) -> Option<String> {
         let result = match work {
             Work::Commit { identity, changes } => {
-                let about = Entry::new(Level::Error, "write_failed").of(&identity);
-                let about =
-                    changes.iter().find_map(period_of).map_or(about.clone(), |p| about.period(&p));
+                let period = changes.iter().find_map(period_of);
+                let mut about = Entry::new(Level::Error, "write_failed").of(&identity);
+                if let Some(period) = &period {
+                    about = about.period(period);
+                }
                 self.patiently(&about, "write state", || self.store.commit(&identity, &changes))
+                    .map_err(|message| WriteFailure { identity: Some(identity), period, message })
             }
             Work::Restore { identity, document } => {
                 let about = Entry::new(Level::Error, "write_failed").of(&identity);
                 self.patiently(&about, "restore state", || self.store.restore(&identity, &document))
+                    .map_err(|message| WriteFailure {
+                        identity: Some(identity),
+                        period: None,
+                        message,
+                    })
             }
             Work::SaveKnown(known) => {
                 let about = Entry::new(Level::Error, "write_failed");
                 self.patiently(&about, "write known jobs", || self.store.save_known(&known))
+                    .map_err(|message| WriteFailure { identity: None, period: None, message })
             }
             Work::ReadRun(run) => {
                 let about = Entry::new(Level::Error, "read_failed").shown("run_id", &run);
@@ -186,7 +207,7 @@ impl Shared {
                 return None;
             }
         };
-        let failed = result.as_ref().err().cloned();
+        let failed = result.as_ref().err().map(|failure| failure.message.clone());
         self.results.send(Done::Synced { tickets: tickets.to_vec(), result });
         failed
     }
@@ -210,9 +231,16 @@ impl Shared {
             if error.category() != Category::System {
                 return Err(message);
             }
+            let state = self.lock();
+            let before = state.patient_until;
+            if before.is_some_and(|until| clock::now().boot >= until) {
+                return Err(message);
+            }
             let (state, _) = self
                 .stopped
-                .wait_timeout_while(self.lock(), pause, |state| state.failed.is_none())
+                .wait_timeout_while(state, pause, |state| {
+                    state.failed.is_none() && state.patient_until == before
+                })
                 .unwrap_or_else(PoisonError::into_inner);
             if state.failed.is_some() {
                 return Err(message);

@@ -9,7 +9,7 @@ use std::process;
 use std::thread::{self, Builder, JoinHandle};
 
 /// Starts a thread that ends the daemon if it panics.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     name: String,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {

@@ -179,6 +179,10 @@ pub enum Event {
     NotDurable {
         /// The ticket.
         ticket: Ticket,
+        /// Whose state it was, where it was one job's.
+        identity: Option<Arc<str>>,
+        /// The period that it was about, where it was about one.
+        period: Option<PeriodRef>,
         /// Why.
         message: String,
     },

@@ -49,13 +49,6 @@ pub(super) enum Stage {
     Released,
     /// Executed.
     Running,
-    /// Given up at the gate; its record, if it has one, is to be removed.
-    Abandoned {
-        /// What becomes of the period.
-        why: Abandonment,
-        /// Whether a record was on its way to disk.
-        recorded: bool,
-    },
     /// Started by an earlier daemon, its end not yet known.
     Adopted,
 }
@@ -83,18 +76,17 @@ impl Stage {
         match self {
             Stage::Launching | Stage::Recording => "starting",
             Stage::Released | Stage::Running | Stage::Adopted => "running",
-            Stage::Abandoned { .. } => "ending",
         }
     }
 
     /// Whether nothing about the run is on its way to disk.
     pub(super) const fn is_unrecorded(self) -> bool {
-        matches!(self, Stage::Launching | Stage::Abandoned { recorded: false, .. })
+        matches!(self, Stage::Launching)
     }
 
     /// Whether the command has not been released and never ran.
     pub(super) const fn is_gated(self) -> bool {
-        matches!(self, Stage::Launching | Stage::Recording | Stage::Abandoned { .. })
+        matches!(self, Stage::Launching | Stage::Recording)
     }
 }
 
@@ -185,12 +177,22 @@ impl Machine {
         }
     }
 
-    /// Gives a run up at its gate; its supervisor reports when it is gone.
+    /// Gives a run up at its gate. Only the release would have let the command go, and it is never
+    /// sent now: whatever becomes of the processes, nothing has run and nothing will. So nobody
+    /// waits for them, who may hang where no signal reaches.
     fn abandon(&mut self, id: &RunId, why: Abandonment) {
-        let Some(run) = self.runs.get_mut(id) else { return };
-        let recorded = run.stage == Stage::Recording;
-        run.stage = Stage::Abandoned { why, recorded };
-        self.push(Action::Abandon(id.clone()));
+        let is_new = self.abandoned.iter().all(|(other, _)| other != id);
+        if is_new {
+            self.push(Action::Abandon(id.clone()));
+            self.abandoned.push((id.clone(), why));
+        }
+    }
+
+    /// Accounts for what was given up. That comes last, because it judges the periods anew.
+    pub(super) fn settle_abandoned(&mut self, now: Now) {
+        while let Some((id, why)) = self.abandoned.pop() {
+            self.gone_from_gate(now, &id, Some(why));
+        }
     }
 
     /// Ends a run, wherever it is.
@@ -198,7 +200,6 @@ impl Machine {
         let Some(run) = self.runs.get_mut(id) else { return };
         match run.stage {
             Stage::Launching | Stage::Recording => self.abandon(id, Abandonment::Ended),
-            Stage::Abandoned { .. } => {}
             Stage::Released | Stage::Running | Stage::Adopted => {
                 run.asked = Some(asked);
                 self.push(Action::End(id.clone(), urgency));
@@ -214,11 +215,8 @@ impl Machine {
     /// A run never came to its gate; nothing of it is left.
     pub(super) fn launch_failed(&mut self, now: Now, id: &RunId, failure: StartFailure) {
         let Some(run) = self.runs.get(id) else { return };
-        match run.stage {
-            Stage::Launching => self.did_not_start(now, id, None, failure),
-            // It was given up before it could say so.
-            Stage::Abandoned { .. } => self.gone_from_gate(now, id),
-            Stage::Recording | Stage::Released | Stage::Running | Stage::Adopted => {}
+        if run.stage == Stage::Launching {
+            self.did_not_start(now, id, None, failure);
         }
     }
 
@@ -305,10 +303,9 @@ impl Machine {
         let Some(run) = self.runs.get(id) else { return };
         match (run.stage, report.record) {
             // Whoever never sent the release knows that the command never ran.
-            (Stage::Launching | Stage::Recording | Stage::Abandoned { .. }, _) => {
-                self.gone_from_gate(now, id);
+            (Stage::Launching | Stage::Recording, _) | (_, Some(RunRecord::NotReleased)) => {
+                self.gone_from_gate(now, id, None);
             }
-            (_, Some(RunRecord::NotReleased)) => self.gone_from_gate(now, id),
             (_, Some(RunRecord::ExecFailed { stage, message, .. })) => {
                 let failure =
                     StartFailure { category: Category::Execution, operation: stage, message };
@@ -322,14 +319,10 @@ impl Machine {
         }
     }
 
-    /// A run is gone that was never released.
-    fn gone_from_gate(&mut self, now: Now, id: &RunId) {
+    /// A run is gone, or given up, that was never released.
+    fn gone_from_gate(&mut self, now: Now, id: &RunId, why: Option<Abandonment>) {
         let Some(run) = self.take_run(id) else { return };
-        let (why, recorded) = match run.stage {
-            Stage::Launching => (None, false),
-            Stage::Abandoned { why, recorded } => (Some(why), recorded),
-            Stage::Recording | Stage::Released | Stage::Running | Stage::Adopted => (None, true),
-        };
+        let recorded = !run.stage.is_unrecorded();
         let index = run.job;
         let identity = self.jobs[index.at()].identity.clone();
         self.log(

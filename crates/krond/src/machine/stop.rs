@@ -1,11 +1,12 @@
 //! Leaving, asked or forced.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kron_core::Category;
-use kron_state::{EpochEvent, RunId};
+use kron_state::{EpochEvent, PeriodRef, RunId};
 
-use super::event::{Entry, ExitReason, Level, Now, StopMode, Ticket};
+use super::event::{Entry, ExitReason, Level, Now, StopMode};
 use super::run::Asked;
 use super::{Action, Machine, Timer, Urgency};
 
@@ -76,8 +77,12 @@ impl Machine {
 
     /// A write failed. Nobody knows what is on disk, so nothing more may be started: what stands
     /// at its gate is given up, what runs goes on under its supervisors, the daemon leaves.
-    pub(super) fn not_durable(&mut self, ticket: Ticket, message: String) {
-        self.pending.remove(&ticket);
+    pub(super) fn not_durable(
+        &mut self,
+        identity: Option<&Arc<str>>,
+        period: Option<&PeriodRef>,
+        message: String,
+    ) {
         self.left = true;
         let gated: Vec<RunId> = self
             .runs
@@ -88,11 +93,14 @@ impl Machine {
         for id in gated {
             self.push(Action::Abandon(id));
         }
-        self.log(Entry::new(Level::Error, "fatal").error(
-            Category::Persistence,
-            "write state",
-            &message,
-        ));
+        let mut entry = Entry::new(Level::Error, "fatal");
+        if let Some(identity) = identity {
+            entry = entry.of(identity);
+        }
+        if let Some(period) = period {
+            entry = entry.period(period);
+        }
+        self.log(entry.error(Category::Persistence, "write state", &message));
         self.push(Action::Exit(ExitReason::Persistence { message }));
     }
 }

@@ -249,13 +249,30 @@ fn a_start_that_takes_a_minute_is_given_up() {
     // The write takes for ever.
     rig.now.boot += Duration::from_secs(61);
     rig.feed(Event::Tick { synchronised: false });
+    // Its processes may hang as well; nobody waits for them.
     assert!(rig.did("Abandon"));
-    rig.make_durable();
-    assert!(!rig.did("Release"));
-    let report = Report { record: Some(RunRecord::NotReleased), reaped: None };
-    rig.feed(Event::Ended { run: run.clone(), report });
-    assert!(rig.changes().contains(&Change::Disarm(run)));
+    assert!(rig.changes().contains(&Change::Disarm(run.clone())));
     assert_eq!(rig.handled(), [(Outcome::Missed, "start stalled".to_owned())]);
+    rig.make_durable();
+    assert!(!rig.did("Release") && rig.did("Acknowledge"));
+    let report = Report { record: Some(RunRecord::NotReleased), reaped: None };
+    let before = rig.changes().len();
+    rig.feed(Event::Ended { run, report });
+    assert_eq!(rig.changes().len(), before);
+}
+
+#[test]
+fn a_daemon_that_leaves_does_not_wait_for_a_start_that_hangs() {
+    let mut rig = Rig::new(EVERY_MINUTE);
+    rig.pass(60);
+    rig.feed(Event::Stop(StopMode::Leave));
+    assert!(!rig.did("Exit"), "it may come to its gate any moment");
+    rig.now.boot += Duration::from_secs(61);
+    rig.feed(Event::Tick { synchronised: false });
+    assert_eq!(rig.handled(), [(Outcome::Missed, "start stalled".to_owned())]);
+    assert!(!rig.did("Exit"), "that is not recorded yet");
+    rig.make_durable();
+    assert!(rig.did("Exit"));
 }
 
 #[test]
@@ -411,7 +428,9 @@ fn a_failed_write_gives_up_what_is_gated_and_leaves() {
     let gated = rig.arm();
     let ticket = *rig.machine.pending.keys().next_back().expect("a write on its way");
     rig.actions.clear();
-    rig.feed(Event::NotDurable { ticket, message: "input/output error".to_owned() });
+    let (identity, period) = (Some("a".into()), Some(kron_state::PeriodRef::Period(rig.now.wall)));
+    let message = "input/output error".to_owned();
+    rig.feed(Event::NotDurable { ticket, identity, period, message });
     assert!(rig.did(&format!("Abandon({gated:?})")));
     assert!(matches!(rig.actions.last(), Some(Action::Exit(ExitReason::Persistence { .. }))));
     rig.actions.clear();
@@ -602,13 +621,13 @@ fn a_start_on_its_way_is_finished_before_leaving() {
 
 #[test]
 fn a_start_that_is_overtaken_before_it_is_recorded_is_owed_an_outcome() {
-    let mut rig = Rig::new("* * * * * name=a command=/bin/true\n");
-    rig.pass(60);
-    rig.pass(59);
+    let mut rig = Rig::new("*/30 * * * * * name=a command=/bin/true\n");
+    rig.pass(30);
+    rig.pass(29);
     rig.actions.clear();
     // The first is still being launched when the second falls due, and is skipped.
     rig.pass(1);
-    let first = at("2026-06-01T12:01:00Z");
+    let first = at("2026-06-01T12:00:30Z");
     assert_eq!(rig.changes()[0], Change::Owe(first));
     assert_eq!(rig.handled(), [(Outcome::Skipped, "an execution is active".to_owned())]);
     // A crash: the next daemon finds the debt.

@@ -106,7 +106,6 @@ fn a_shortage_in_the_loop_neither_repeats_nor_loses_nor_holds_up_a_run() {
 }
 
 #[test]
-#[ignore = "shows an open defect: a release that could not be sent leaves its run at the gate"]
 fn a_release_that_cannot_be_sent_is_not_the_end_of_a_job() {
     if left_out("releases that cannot be sent", &[Need::Root, Need::Strace]) {
         return;
@@ -251,7 +250,6 @@ fn people_who_cannot_be_let_in_wait_and_runs_do_not() {
 
 /// What cannot be written for want of descriptors is not worth staying for: it never started.
 #[test]
-#[ignore = "shows an open defect: a daemon short of descriptors does not stop"]
 fn a_daemon_that_waits_for_descriptors_can_be_stopped() {
     if left_out("stops without descriptors", &[Need::Root, Need::Strace]) {
         return;

@@ -458,7 +458,6 @@ fn what_a_failed_write_leaves_is_removed_by_the_next_start() {
 }
 
 #[test]
-#[ignore = "shows an open defect: the fatal line does not name the job"]
 fn a_fatal_failure_names_the_job_it_was_about() {
     if left_out("fatal lines", &[Need::Root, Need::Strace]) {
         return;

@@ -161,7 +161,6 @@ fn play(crashed: &Crashed, case: &Case) {
 }
 
 #[test]
-#[ignore = "shows an open defect: nothing is hinted at when the place of the socket is taken"]
 fn who_finds_the_place_of_the_socket_taken_is_told_what_to_do() {
     let world = Crashed::new().copy();
     let socket = world.state_dir().join("krond.sock");
@@ -315,7 +314,6 @@ fn a_lock_that_was_removed_lets_no_second_daemon_in() {
 
 /// Logs are made when a run starts, so that is when it shows.
 #[test]
-#[ignore = "shows an open defect: a link in the place of `logs` is followed, its owner not looked at"]
 fn logs_are_not_led_astray_either() {
     if left_out("tampering with logs", &[Need::Root]) {
         return;
@@ -380,7 +378,6 @@ fn has_left(krond: &mut Krond) -> bool {
 
 /// Old logs are removed after every run, also of a job that keeps none any more.
 #[test]
-#[ignore = "shows an open defect: a link planted among logs is followed when logs are tidied up"]
 fn what_a_planted_link_points_at_is_not_tidied_up() {
     let hash = document_name("careful").trim_end_matches(".json").to_owned();
     let world = World::new(&format!(
