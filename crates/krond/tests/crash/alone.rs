@@ -4,6 +4,8 @@
 //! released, or how it ended. Until that is durable, its death makes the run a lost one, which
 //! counts as executed.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
 use crate::checker::Fault;
@@ -103,7 +105,6 @@ fn sweep(left: Left, what: &str, allowed: &[Came]) {
 }
 
 #[test]
-#[ignore = "not dependable yet: it fails now and then, and the cause is not known"]
 fn a_supervisor_left_at_the_gate_is_killed_at_every_call() {
     sweep(Left::AtGate, "supervisor alone at the gate killed", &[Came::Retried, Came::Lost]);
 }
@@ -111,4 +112,29 @@ fn a_supervisor_left_at_the_gate_is_killed_at_every_call() {
 #[test]
 fn a_supervisor_left_with_its_run_is_killed_at_every_call() {
     sweep(Left::WithRun, "supervisor alone with its run killed", &[Came::Executed, Came::Lost]);
+}
+
+/// A supervisor may hang where no signal reaches it. Its daemon gives it up after a minute, says
+/// so, and can be told to leave; and the command is never executed.
+#[test]
+fn a_supervisor_that_hangs_before_its_gate_holds_nobody_up() {
+    require();
+    let (mut scene, supervisor) = Scene::prepared(GENEROUS_S, "", Scene::arrest_supervisor);
+    // It has a minute to come to its gate.
+    let mut looks = 0;
+    let entry = loop {
+        if let Some(entry) = scene.chronicle.world.history(JOB).pop() {
+            break entry;
+        }
+        looks += 1;
+        assert!(looks < 800, "it is not given up");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&entry["Outcome"], &entry["Reason"]), (&"missed".into(), &"start stalled".into()));
+    scene.krond.signal(Signal::SIGTERM);
+    assert_eq!(scene.krond.wait().code(), Some(0), "{}", scene.krond.said.join("\n"));
+    process::signal(supervisor, Signal::SIGCONT);
+    wait_for_end(supervisor);
+    assert!(scene.chronicle.witnesses().is_empty(), "it was executed");
+    assert_eq!(scene.chronicle.world.document(JOB)["ActiveExecution"], serde_json::Value::Null);
 }

@@ -35,7 +35,7 @@ impl Chronicle {
             found: self.documents(),
             witnessed: witnessed.into_iter().map(|w| (w.identity, w.period)).collect(),
             wall: witness::wall().as_secs() as i64,
-            since_boot: witness::since_boot(),
+            since_boot: witness::next_tick(),
         });
     }
 

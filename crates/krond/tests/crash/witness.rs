@@ -85,6 +85,15 @@ pub(crate) fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970")
 }
 
+/// The beginning of the next tick, once it has come. Start times of processes are told in ticks,
+/// so it divides those that were forked before this call from those that are forked after it.
+pub(crate) fn next_tick() -> Duration {
+    let tick = Duration::from_millis(1_000 / TICKS).as_nanos();
+    let next = Duration::from_nanos((since_boot().as_nanos().div_ceil(tick) * tick) as u64);
+    std::thread::sleep(next.saturating_sub(since_boot()));
+    next
+}
+
 /// The clock that start times of processes are told in.
 pub(crate) fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock").into()
