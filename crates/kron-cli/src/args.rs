@@ -1,16 +1,20 @@
 //! What people type: commands, arguments, and the words that explain them.
 
 mod daemon;
+mod import;
+mod live;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::daemon::{
-    ClockArgs, ClockCommand, DaemonArgs, HistoryArgs, JobCommandArgs, LogsArgs, ReloadArgs,
+    ClockArgs, ClockCommand, DaemonArgs, DoctorArgs, HistoryArgs, JobCommandArgs, LogsArgs, ReloadArgs,
     RunArgs, StateArgs, StateCommand, StateLsArgs, StateResetArgs, StateShowArgs, StatusArgs,
     StopArgs, WhyArgs,
 };
+pub(crate) use self::import::ImportArgs;
+pub(crate) use self::live::{TopArgs, UP_STATE_DIR, UpArgs};
 
 /// Kron decides when work runs, deterministically and explainably.
 #[derive(Debug, Parser)]
@@ -21,6 +25,7 @@ pub(crate) use self::daemon::{
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  kron up
   kron next --schedule '0 3 * * * @win(after,2h)' --identity db-backup
   kron lint jobs.toml
   kron explain db-backup --config jobs.toml --at 2026-03-01T03:00:00Z
@@ -40,6 +45,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a daemon here and now, and watch its jobs; the first one to try
+    Up(UpArgs),
     /// Check job files: every error and doubt at once, each with its place
     Lint(LintArgs),
     /// Show a job's next runs: nominal time, window and chosen time
@@ -54,8 +61,12 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Compute every decision of a log again and report the first that differs
     Replay(ReplayArgs),
+    /// Turn a crontab into a job file, and say what differs, line by line
+    Import(ImportArgs),
     /// Show the daemon and its jobs: what runs next, what ran last, what runs now
     Status(StatusArgs),
+    /// Watch the daemon and its jobs live
+    Top(TopArgs),
     /// Show what became of a job's periods and runs
     History(HistoryArgs),
     /// Tell why a period of a job ran or did not
@@ -74,6 +85,8 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Tell the daemon about the clock
     Clock(ClockArgs),
+    /// Look for what might go wrong on this machine: clock, disk, state, service, deadlines
+    Doctor(DoctorArgs),
     /// Look at and mend what the daemon has recorded
     State(StateArgs),
     /// Write a shell's completions to standard output

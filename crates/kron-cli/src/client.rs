@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::args::DaemonArgs;
+use crate::args::{DaemonArgs, UP_STATE_DIR};
 
 /// How long an answer may take. A reload reads every job file.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
@@ -45,7 +45,7 @@ pub(crate) struct LogPiece {
 #[derive(Debug)]
 pub(crate) enum ClientError {
     /// Nobody listens.
-    NotRunning { socket: PathBuf },
+    NotRunning { socket: PathBuf, is_one_here: bool },
     /// The socket may not be used.
     Denied { socket: PathBuf },
     /// The socket cannot be used.
@@ -61,6 +61,15 @@ impl Client {
     pub(crate) fn of(args: &DaemonArgs) -> Client {
         let state_dir = args.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR_DEFAULT));
         Client { socket: args.socket.clone().unwrap_or_else(|| socket_path(state_dir)) }
+    }
+
+    /// The daemon that listens there.
+    pub(crate) fn at(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Reads what is at `path`, which stands below the API's prefix.
@@ -155,7 +164,9 @@ impl Client {
         let socket = self.socket.clone();
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                ClientError::NotRunning { socket }
+                let here = socket_path(Path::new(UP_STATE_DIR));
+                let is_one_here = socket != here && here.exists();
+                ClientError::NotRunning { socket, is_one_here }
             }
             io::ErrorKind::PermissionDenied => ClientError::Denied { socket },
             _ => ClientError::Connect { socket, source },
@@ -206,12 +217,16 @@ impl ClientError {
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ClientError::NotRunning { socket } => write!(
-                f,
-                "error: no daemon answers at `{}`\nhint: start one with `krond run --config PATH`, \
-                 or say which one with `--state-dir DIR` or `--socket PATH`",
-                socket.display()
-            ),
+            ClientError::NotRunning { socket, is_one_here } => {
+                write!(f, "error: no daemon answers at `{}`\nhint: ", socket.display())?;
+                match is_one_here {
+                    true => write!(f, "`--state-dir {UP_STATE_DIR}` means the one of `kron up` here"),
+                    false => f.write_str(
+                        "start one with `kron up` or `krond run --config PATH`, or say which one \
+                         with `--state-dir DIR` or `--socket PATH`",
+                    ),
+                }
+            }
             ClientError::Denied { socket } => write!(
                 f,
                 "error: `{}` may not be used\nhint: root, the daemon's own user and the members of \

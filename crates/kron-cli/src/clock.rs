@@ -1,6 +1,7 @@
 //! The one place that asks what time it is.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kron_core::UtcSecond;
 
@@ -9,6 +10,13 @@ use kron_core::UtcSecond;
 pub(crate) fn now() -> UtcSecond {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     i64::try_from(seconds).ok().and_then(UtcSecond::from_unix).unwrap_or(UtcSecond::MAX)
+}
+
+/// How long it is since this was first asked, whatever anybody does to the clock.
+#[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
+pub(crate) fn elapsed() -> Duration {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    FIRST.elapsed()
 }
 
 /// The present second, rounded down to a whole `unit`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kron_config::files::ReadError;
@@ -45,6 +45,13 @@ impl From<Exit> for ExitCode {
 pub(crate) enum Failure {
     /// The output could not be written.
     Output(io::Error),
+    /// Something that is needed could not be made.
+    NotMade {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A definition could not be read.
     Read(ReadError),
     /// Definitions have errors, which have been shown.
@@ -97,7 +104,7 @@ impl Failure {
                 return ExitCode::from(EXIT_STATE);
             }
             Failure::State(error) | Failure::NotRecorded(error) => error.category(),
-            Failure::Output(_) => Category::System,
+            Failure::Output(_) | Failure::NotMade { .. } => Category::System,
             Failure::Read(error) => error.category(),
             Failure::Definitions | Failure::Unclear { .. } => Category::Configuration,
             Failure::Argument { finding, .. } => finding.category,
@@ -118,6 +125,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Output(error) => write!(f, "error: cannot write the output: {error}"),
+            Failure::NotMade { path, source } => {
+                write!(f, "error: cannot make `{}`: {source}", path.display())
+            }
             Failure::Read(error) => {
                 write!(f, "error: {error}")?;
                 match error {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use kron_config::files::Trust;
 use kron_config::{CrontabOwner, Diagnostic, Format, Job, Loaded, Loader, Options, files};
 use kron_core::finding::{excerpt, nearest};
 use kron_core::{
@@ -34,7 +35,11 @@ pub(crate) fn load(paths: &[PathBuf], read: &ReadArgs) -> Result<Loaded, Failure
             {
                 user.clone_from(name);
             }
-            loader.load(&files::read(&file)?, &format);
+            let source = match &format {
+                Format::Crontab(_) => files::read_crontab(&file, Trust::Anybody)?,
+                Format::Toml | Format::Krontab => files::read(&file)?,
+            };
+            loader.load(&source, &format);
         }
     }
     Ok(loader.finish())

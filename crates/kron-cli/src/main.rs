@@ -1,20 +1,24 @@
 //! The `kron` command.
 //!
-//! Every command is one file under `command/`: it turns arguments into output and an [`Exit`], and
+//! Every command is one file under `command/`: it turns arguments into output and an [`failure::Exit`], and
 //! does nothing else. This file is the edge: it parses, dispatches, and translates failures into
 //! exit codes. Output depends on nothing but inputs and flags; where a time is left out, the clock
 //! is read here, once, and the time is shown in the output. What a daemon says is one of the inputs:
 //! [`client`] asks it.
 
 mod args;
+mod board;
 mod client;
 mod clock;
 mod command;
 mod failure;
 mod jobs;
 mod lines;
+mod live;
 mod outcome;
 mod plot;
+mod schedule_words;
+mod screen;
 mod text;
 
 use std::io::{self, BufWriter, Write as _};
@@ -23,22 +27,28 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 
 fn main() -> ExitCode {
+    // A supervisor of `kron up` is this very program under another name; nothing else may come
+    // before.
+    if kron_exec::is_supervisor() {
+        return kron_exec::supervise();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let result = run(&cli.command, &mut out).and_then(|exit| {
+    // Not locked: what draws on a terminal does so from other threads.
+    let mut out = BufWriter::new(io::stdout());
+    let result = run(&cli.command, &mut out).and_then(|code| {
         out.flush()?;
-        Ok(exit)
+        Ok(code)
     });
     // What was written before a failure belongs to the reader.
     let _ = out.flush();
     match result {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         // Whoever reads the output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -50,8 +60,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
-    match command {
+fn run(command: &Command, out: &mut dyn io::Write) -> Result<ExitCode, Failure> {
+    let exit = match command {
+        // A daemon has its own exit codes.
+        Command::Up(args) => return command::up::run(args),
+        Command::Top(args) => command::top::run(args),
         Command::Lint(args) => command::lint::run(args, out),
         Command::Next(args) => command::next::run(args, out),
         Command::Decide(args) => command::decide::run(args, out),
@@ -59,6 +72,7 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
         Command::Forecast(args) => command::forecast::run(args, out),
         Command::Diff(args) => command::diff::run(args, out),
         Command::Replay(args) => command::replay::run(args, out),
+        Command::Import(args) => command::import::run(args, out),
         Command::Status(args) => command::status::run(args, out),
         Command::History(args) => command::history::run(args, out),
         Command::Why(args) => command::why::run(args, out),
@@ -69,10 +83,12 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<Exit, Failure> {
         Command::Reload(args) => command::reload::run(args, out),
         Command::Stop(args) => command::stop::run(args, out),
         Command::Clock(args) => command::clock::run(args, out),
+        Command::Doctor(args) => command::doctor::run(args, out),
         Command::State(args) => command::state::run(args, out),
         Command::Completions(args) => command::completions::run(args, out),
         Command::Man(args) => command::man::run(args, out),
-    }
+    };
+    exit.map(ExitCode::from)
 }
 
 /// Shows help on standard output and everything else on standard error.

@@ -91,6 +91,17 @@ pub(crate) fn duration(seconds: i64) -> String {
     Seconds::new(seconds.unsigned_abs()).to_string()
 }
 
+/// A length of time to the two greatest units, such as `2h13m` or `3d4h`.
+pub(crate) fn brief(seconds: i64) -> String {
+    let seconds = seconds.unsigned_abs();
+    let kept = match seconds {
+        0..3_600 => seconds,
+        3_600..86_400 => seconds - seconds % 60,
+        _ => seconds - seconds % 3_600,
+    };
+    Seconds::new(kept).to_string()
+}
+
 /// How long ago something was, or how far ahead when clocks disagree.
 pub(crate) fn ago(at: UtcSecond, now: UtcSecond) -> String {
     let seconds = now.since(at);

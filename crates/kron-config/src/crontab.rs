@@ -3,60 +3,34 @@
 //! What cron accepts is accepted: environment lines, `CRON_TZ`, `%` as newline, nicknames. What it
 //! would do and Kron does not is said in a warning. A bad line is reported and left out. Modifiers
 //! may follow the five fields.
+//!
+//! What an entry's process is given is what cron gives it: the shell, `SHELL`, a `PATH` of two
+//! directories, every variable of the file above the entry, and `HOME` as its directory. Whether
+//! users, shells and directories exist is not looked at.
 
-use std::sync::Arc;
+mod environment;
+mod percent;
 
 use kron_core::finding::excerpt;
-use kron_core::{Concurrency, Draft, Fields, Finding, Modifier, Piece, Zone};
+use kron_core::{Concurrency, Draft, Fields, Finding, Modifier, Piece, Seconds};
 use sha2::{Digest as _, Sha256};
 
 use crate::job::{Action, Execution, Job};
 use crate::load::{CrontabOwner, LINE_BYTES_MAX, Loader};
-use crate::settings::{ENV_MAX, check_variable};
 use crate::source::Source;
 use crate::value::is_account;
+use environment::Surroundings;
 
-/// Bytes that the environments of one file's entries may have together.
-const ENV_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How late an entry may start that says nothing about it. Cron looks once a minute and never
+/// looks back; so a daemon that is restarted within the minute loses nothing, and what was due
+/// before that is not made up for.
+const DEADLINE_DEFAULT: Seconds = Seconds::new(60);
 
-/// What the lines so far have set for those that follow.
-struct Surroundings {
-    env: Vec<(String, String)>,
-    /// The same, shared by the entries that follow; `None` after a change.
-    shared_env: Option<Arc<[(String, String)]>>,
-    /// Bytes of all environments shared so far.
-    shared_bytes: usize,
-    shell: String,
-    zone: Option<Zone>,
-    /// Whether the last `CRON_TZ` is no zone; then nobody knows when the entries below it run.
-    zone_unknown: bool,
-}
-
-impl Surroundings {
-    /// The environment of the next entry; `None` when all of them together are too large.
-    fn env(&mut self) -> Option<Arc<[(String, String)]>> {
-        if self.shared_env.is_none() {
-            let bytes: usize =
-                self.env.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
-            self.shared_bytes += bytes;
-            if self.shared_bytes > ENV_BYTES_MAX {
-                return None;
-            }
-            self.shared_env = Some(self.env.clone().into());
-        }
-        self.shared_env.clone()
-    }
-}
+/// What stands in a text for bytes that are no character.
+const NO_CHARACTER: char = char::REPLACEMENT_CHARACTER;
 
 pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
-    let mut surroundings = Surroundings {
-        env: Vec::new(),
-        shared_env: None,
-        shared_bytes: 0,
-        shell: "/bin/sh".to_owned(),
-        zone: loader.crontab_zone(),
-        zone_unknown: false,
-    };
+    let mut surroundings = Surroundings::new(loader.crontab_zone());
     for index in 0..source.line_count() {
         if loader.is_cut_short() {
             return;
@@ -75,125 +49,30 @@ pub(crate) fn load(loader: &mut Loader, source: &Source, owner: &CrontabOwner) {
         } else if let Some(at) = line.text.find('\0') {
             let at = line.at + at;
             loader.report(source, Finding::validation(at..at + 1, "a line with a NUL character"));
-        } else if let Some((name, value)) = environment_line(line) {
-            set_variable(loader, source, &mut surroundings, name, value);
-        } else {
-            load_entry(loader, source, owner, &mut surroundings, line);
-        }
-    }
-}
-
-/// `NAME = value`, either of them possibly in quotes; `None` when the line is an entry.
-fn environment_line(line: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
-    let bytes = line.text.as_bytes();
-    let name_end = match bytes[0] {
-        quote @ (b'"' | b'\'') => line.text[1..].find(quote as char)? + 2,
-        _ => line.text.find(|c: char| c.is_whitespace() || c == '=')?,
-    };
-    let after = line.text[name_end..].trim_start();
-    let value = after.strip_prefix('=')?.trim();
-    let value_at = line.at + (value.as_ptr() as usize - line.text.as_ptr() as usize);
-    let name = Piece { text: &line.text[..name_end], at: line.at };
-    Some((unquoted(name).unwrap_or(name), Piece { text: value, at: value_at }))
-}
-
-/// The piece without the quotes around it, if it has any; `None` when what begins with a quote does
-/// not end with the next one.
-fn unquoted(piece: Piece<'_>) -> Option<Piece<'_>> {
-    let Some(quote) = piece.text.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
-        return Some(piece);
-    };
-    let close = piece.text[1..].find(quote)? + 1;
-    (close + 1 == piece.text.len()).then(|| piece.slice(1..close))
-}
-
-fn set_variable(
-    loader: &mut Loader,
-    source: &Source,
-    surroundings: &mut Surroundings,
-    name: Piece<'_>,
-    value: Piece<'_>,
-) {
-    let warning = |message: &str, help: &str| Finding::warning(name.span(), message).help(help);
-    let Some(value) = unquoted(value) else {
-        surroundings.zone_unknown |= name.text == "CRON_TZ";
-        let finding = Finding::configuration(value.span(), "a value that is only partly in quotes");
-        return loader.report(source, finding.help("quotes go round the whole value"));
-    };
-    match name.text {
-        "CRON_TZ" => {
-            let zone = loader.parser().zone(value);
-            surroundings.zone_unknown = zone.is_err();
-            match zone {
-                Ok(zone) => surroundings.zone = Some(zone),
-                Err(finding) => loader.report(source, finding),
-            }
-        }
-        "MAILTO" | "MAILFROM" => {
-            // An empty MAILTO asks for no mail, which is what happens.
-            if !value.text.is_empty() {
-                loader.report(
-                    source,
-                    warning(
-                        &format!("`{}` is accepted, but Kron sends no mail", name.text),
-                        "a run's output is kept with the run",
-                    ),
-                );
-            }
-        }
-        "RANDOM_DELAY" => loader.report(
-            source,
-            warning(
-                "`RANDOM_DELAY` is ignored",
-                &format!(
-                    "`@win(after,{}m)` after the five fields spreads reproducibly",
-                    excerpt(value.text)
-                ),
-            ),
-        ),
-        "TZ" => {
+        } else if let Some(at) = line.text.find(NO_CHARACTER) {
+            let at = line.at + at;
             loader.report(
                 source,
-                warning(
-                    "`TZ` is set for the commands, and does not move the schedule",
-                    "`CRON_TZ` is the zone the schedule is read in",
-                ),
+                Finding::validation(at..at + NO_CHARACTER.len_utf8(), "a line that is not UTF-8")
+                    .help("only comments may be written in another encoding"),
             );
-            set_plain(loader, source, surroundings, name, value);
+        } else if let Some((name, value)) = environment::assignment(line) {
+            surroundings.set(loader, source, name, value);
+        } else {
+            let mut findings = Vec::new();
+            if index + 1 == source.line_count() {
+                let end = line.span().end;
+                findings.push(
+                    Finding::warning(
+                        end..end,
+                        "the last line does not end; cron would leave it out, and Kron runs it",
+                    )
+                    .help("cron wants a line feed at the end of every line"),
+                );
+            }
+            load_entry(loader, source, owner, &mut surroundings, line, findings);
         }
-        "SHELL" if !value.text.starts_with('/') => loader.report(
-            source,
-            Finding::validation(
-                value.span(),
-                format!("`{}` is not an absolute path", excerpt(value.text)),
-            )
-            .help("`SHELL` is the program that runs the commands, such as `/bin/bash`"),
-        ),
-        "SHELL" => {
-            surroundings.shell = value.text.to_owned();
-            set_plain(loader, source, surroundings, name, value);
-        }
-        _ => match check_variable(name.text, &name.span()) {
-            Ok(()) => set_plain(loader, source, surroundings, name, value),
-            Err(finding) => loader.report(source, finding),
-        },
     }
-}
-
-fn set_plain(
-    loader: &mut Loader,
-    source: &Source,
-    surroundings: &mut Surroundings,
-    name: Piece<'_>,
-    value: Piece<'_>,
-) {
-    surroundings.env.retain(|(known, _)| known != name.text);
-    if surroundings.env.len() == ENV_MAX {
-        let message = format!("more than {ENV_MAX} variables");
-        return loader.report(source, Finding::validation(name.span(), message));
-    }
-    surroundings.shared_env = None;
-    surroundings.env.push((name.text.to_owned(), value.text.to_owned()));
 }
 
 fn load_entry(
@@ -202,8 +81,9 @@ fn load_entry(
     owner: &CrontabOwner,
     surroundings: &mut Surroundings,
     line: Piece<'_>,
+    mut findings: Vec<Finding>,
 ) {
-    let mut findings = Vec::new();
+    let whole = line;
     let mut line = line;
     if let Some(rest) = line.text.strip_prefix('-') {
         findings.push(Finding::warning(
@@ -212,6 +92,9 @@ fn load_entry(
         ));
         line = Piece { text: rest, at: line.at + 1 };
     }
+    if let Some(finding) = at_boot(line, owner) {
+        return loader.report(source, finding);
+    }
     // The identity depends on the command at the end of the line, so the first reading only
     // finds where the schedule ends; the second one, with the identity, counts.
     let options = loader.options().clone();
@@ -219,7 +102,93 @@ fn load_entry(
     let mut probe = Draft::new("probe", options.host());
     let rest = loader.parser().expression(&mut probe, line, Fields::Five, &mut probed);
     let schedule = line.slice(0..rest.at - line.at);
-    let (user, command) = match owner {
+    let (user, command) = split_user(rest, owner, &mut findings);
+    // Blanks at the end of a line are invisible, so they tell no two entries apart.
+    let written = command.text.trim_end();
+    let command = percent::without_options(command, &mut findings);
+    percent::doubt(command, &mut findings);
+    let (shell_line, stdin) = percent::split(command.text);
+    let faulty = probed.iter().chain(&findings).any(Finding::is_error);
+    if shell_line.trim().is_empty() && !faulty {
+        let help = match owner {
+            CrontabOwner::System => "expected five fields, a user and a command",
+            CrontabOwner::User(_) => "expected five fields and a command",
+        };
+        findings
+            .push(Finding::configuration(whole.span(), "an entry without a command").help(help));
+    }
+    let identity = loader.crontab_identity(user, &fields_of(schedule.text).join(" "), written);
+    let mut draft = Draft::new(&identity, options.host());
+    draft.policy.concurrency = Concurrency::Allow;
+    draft.policy.deadline = DEADLINE_DEFAULT;
+    loader.parser().expression(&mut draft, schedule, Fields::Five, &mut findings);
+    match surroundings.zone() {
+        Err(message) if !draft.has(Modifier::Tz) => {
+            findings.push(Finding::configuration(whole.span(), message));
+        }
+        Ok(Some(zone)) => draft.default_zone(zone),
+        Err(_) | Ok(None) => {}
+    }
+    let timing = loader.parser().finish(draft, &mut findings);
+    let sound = loader.report_all(source, findings);
+    let (Some(timing), true) = (timing, sound) else { return };
+    let env = match surroundings.shared_env() {
+        Ok(env) => env,
+        Err(message) => return loader.report(source, Finding::validation(whole.span(), message)),
+    };
+    let job = Job {
+        timing,
+        action: Action::Shell { shell: surroundings.shell().to_owned(), line: shell_line },
+        execution: Execution {
+            user: Some(user.to_owned()),
+            cwd: surroundings.home().map(str::to_owned),
+            env,
+            stdin,
+            ..Execution::default()
+        },
+        duration: None,
+        description: None,
+        origin: source.location(line.at),
+    };
+    loader.define(source, job, whole.span());
+}
+
+/// The fields of a schedule, or its nickname, without what follows them.
+pub(crate) fn fields_of(schedule: &str) -> Vec<&str> {
+    let count = if schedule.trim_start().starts_with('@') { 1 } else { 5 };
+    schedule.split_whitespace().take(count).collect()
+}
+
+/// What is said about an entry that is to run at boot.
+fn at_boot(line: Piece<'_>, owner: &CrontabOwner) -> Option<Finding> {
+    let (word, rest) = line.split_word();
+    if word.text != "@reboot" {
+        return None;
+    }
+    let user = match owner {
+        CrontabOwner::System => rest.split_word().0.text,
+        CrontabOwner::User(user) => user,
+    };
+    Some(
+        Finding::validation(
+            word.span(),
+            "`@reboot` is not supported: it is not a time, so it has no period",
+        )
+        .help(format!(
+            "the entry is left out; a systemd unit does this: `Type=oneshot`, `User={}`, \
+             `ExecStart=/bin/sh -c '…'`, and `WantedBy=multi-user.target` in its `[Install]`",
+            excerpt(user)
+        )),
+    )
+}
+
+/// Whose entry it is, and its command.
+fn split_user<'a>(
+    rest: Piece<'a>,
+    owner: &'a CrontabOwner,
+    findings: &mut Vec<Finding>,
+) -> (&'a str, Piece<'a>) {
+    match owner {
         CrontabOwner::User(user) => (user.as_str(), rest),
         CrontabOwner::System => {
             let (user, command) = rest.split_word();
@@ -234,76 +203,7 @@ fn load_entry(
             }
             (user.text, command)
         }
-    };
-    // Blanks at the end of a line are invisible, so they tell no two entries apart.
-    let command = command.text.trim_end();
-    if command.is_empty() && !probed.iter().any(Finding::is_error) {
-        let (message, help) = match owner {
-            CrontabOwner::System => {
-                ("an entry without a command", "expected five fields, a user and a command")
-            }
-            CrontabOwner::User(_) => {
-                ("an entry without a command", "expected five fields and a command")
-            }
-        };
-        findings.push(Finding::configuration(line.span(), message).help(help));
     }
-    let fields: Vec<&str> = schedule.text.split_whitespace().collect();
-    let fields = &fields[..fields.len().min(if schedule.text.starts_with('@') { 1 } else { 5 })];
-    let identity = loader.crontab_identity(user, &fields.join(" "), command);
-    let mut draft = Draft::new(&identity, options.host());
-    draft.policy.concurrency = Concurrency::Allow;
-    loader.parser().expression(&mut draft, schedule, Fields::Five, &mut findings);
-    if surroundings.zone_unknown && !draft.has(Modifier::Tz) {
-        let message = "left out, because the `CRON_TZ` above it is not a zone";
-        findings.push(Finding::configuration(line.span(), message));
-    } else if let Some(zone) = &surroundings.zone {
-        draft.default_zone(zone);
-    }
-    let timing = loader.parser().finish(draft, &mut findings);
-    let sound = loader.report_all(source, findings);
-    let (Some(timing), true) = (timing, sound) else { return };
-    let Some(env) = surroundings.env() else {
-        let message = format!("environments of more than {} MiB", ENV_BYTES_MAX / 1024 / 1024);
-        return loader.report(source, Finding::validation(line.span(), message));
-    };
-    let (shell_line, stdin) = split_percent(command);
-    let job = Job {
-        timing,
-        action: Action::Shell { shell: surroundings.shell.clone(), line: shell_line },
-        execution: Execution { user: Some(user.to_owned()), env, stdin, ..Execution::default() },
-        duration: None,
-        description: None,
-        origin: source.location(line.at),
-    };
-    loader.define(source, job, line.span());
-}
-
-/// Splits a command at its first unescaped `%`; what follows is standard input, with every
-/// further `%` a newline, and a newline at its end. `\%` is a percent sign; a backslash before
-/// another one takes it along, so that the `%` in `\\%` is not escaped.
-fn split_percent(command: &str) -> (String, Option<String>) {
-    let mut line = String::with_capacity(command.len());
-    let mut stdin: Option<String> = None;
-    let mut characters = command.chars().peekable();
-    while let Some(character) = characters.next() {
-        let escaped = (character == '\\')
-            .then(|| characters.next_if(|next| matches!(next, '%' | '\\')))
-            .flatten();
-        match (&mut stdin, character) {
-            (stdin, _) if escaped == Some('%') => stdin.as_mut().unwrap_or(&mut line).push('%'),
-            (stdin, _) if escaped.is_some() => stdin.as_mut().unwrap_or(&mut line).push_str("\\\\"),
-            (None, '%') => stdin = Some(String::new()),
-            (Some(input), '%') => input.push('\n'),
-            (Some(input), other) => input.push(other),
-            (None, other) => line.push(other),
-        }
-    }
-    if let Some(input) = stdin.as_mut().filter(|input| !input.is_empty() && !input.ends_with('\n'))
-    {
-        input.push('\n');
-    }
-    (line, stdin)
 }
 
 /// The sixteen digits that tell one entry of a user from another.

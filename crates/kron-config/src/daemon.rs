@@ -9,6 +9,7 @@ use std::ops::{Range, RangeInclusive};
 use kron_core::finding::excerpt;
 use kron_core::{Finding, Seconds};
 
+use crate::hook::Hook;
 use crate::job::{Execution, Output};
 use crate::value::{self, Value};
 
@@ -55,6 +56,8 @@ pub struct DaemonSettings {
     pub path: String,
     /// `socket_group`: the group that may read over the control socket.
     pub socket_group: String,
+    /// Who is told what became of jobs: tables `[hook.NAME]`, in the order of their texts.
+    pub hooks: Vec<Hook>,
 }
 
 impl Default for DaemonSettings {
@@ -70,6 +73,7 @@ impl Default for DaemonSettings {
             umask: 0o022,
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             socket_group: "kron".to_owned(),
+            hooks: Vec::new(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Reading definitions from disk, bounded, and telling their formats apart.
 //!
-//! The only place of this crate that touches the file system.
+//! Beside [`crate::local_zone`] the only place of this crate that touches the file system.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kron_core::Category;
@@ -50,6 +51,22 @@ pub enum ReadError {
         /// The path.
         path: PathBuf,
     },
+    /// It belongs to somebody who may not say what runs here.
+    #[error("`{}` belongs to user {uid}, who may not say what runs here", path.display())]
+    WrongOwner {
+        /// The path.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+    /// Others than its owner may change it.
+    #[error("`{}` may be written by others than its owner: its mode is {mode:04o}", path.display())]
+    Writable {
+        /// The path.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// A directory without any file of a known format.
     #[error("`{}` has no file that ends in `.toml`, `.krontab` or `.crontab`", path.display())]
     EmptyDirectory {
@@ -66,7 +83,22 @@ impl ReadError {
             ReadError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => {
                 Category::System
             }
+            ReadError::WrongOwner { .. } | ReadError::Writable { .. } => Category::Validation,
             _ => Category::Configuration,
+        }
+    }
+
+    /// What to do about it, where there is something to say.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ReadError::WrongOwner { path, .. } => {
+                Some(format!("`chown root {}`, if you trust what is in it", path.display()))
+            }
+            ReadError::Writable { path, .. } => {
+                Some(format!("`chmod go-w {}`, if you trust what is in it", path.display()))
+            }
+            _ => None,
         }
     }
 }
@@ -81,11 +113,9 @@ pub fn format_of(path: &Path) -> Option<Format> {
     match (name, extension, parent) {
         (_, Some("toml"), _) => Some(Format::Toml),
         (_, Some("krontab"), _) => Some(Format::Krontab),
-        // As cron does, so that an editor's backup is not a second set of jobs.
-        (name, _, Some("cron.d")) => name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-            .then_some(Format::Crontab(CrontabOwner::System)),
+        (name, _, Some("cron.d")) => {
+            is_crontab_name(name).then_some(Format::Crontab(CrontabOwner::System))
+        }
         ("crontab", ..) => Some(Format::Crontab(CrontabOwner::System)),
         (_, Some("crontab"), _) | (_, None, Some("crontabs")) => {
             Some(Format::Crontab(CrontabOwner::User(stem.to_owned())))
@@ -94,29 +124,111 @@ pub fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Reads a file, or standard input for `-`.
+/// Whether cron reads a file of this name in its directory: letters, digits, `_` and `-`. So what a
+/// package manager or an editor leaves beside a file is not a second set of jobs.
+fn is_crontab_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !name.is_empty() && name.bytes().all(plain)
+}
+
+/// The system crontabs a path stands for, in name order: itself, whatever its name, or those files of
+/// a directory whose names cron would read. There may be none.
 ///
-/// A named pipe is refused, because opening one waits for a writer that may never come; what a
-/// shell hands over as `/dev/fd/…` is already open and is read.
+/// # Errors
+/// When the path cannot be read.
+pub fn crontabs(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    if !path.metadata().map_err(io)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in path.read_dir().map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let file = entry.path();
+        if entry.file_name().to_str().is_some_and(is_crontab_name) && !file.is_dir() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whose files are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Anybody's: nothing is run from them.
+    Anybody,
+    /// Root's and this user's, if nobody else may write them: what they say is run.
+    RootAnd(u32),
+}
+
+/// Reads a crontab, or standard input for `-`. Bytes that are no UTF-8 become U+FFFD, so that a comment
+/// in another encoding spoils nothing; a line that matters and has one is for the loader to refuse.
+///
+/// # Errors
+/// When it cannot be read, is no file, is too large, or is not to be believed.
+pub fn read_crontab(path: &Path, trust: Trust) -> Result<Source, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    let bytes = if path == Path::new("-") {
+        read_bounded(io::stdin().lock(), path)?
+    } else {
+        let file = open(path)?;
+        if let Trust::RootAnd(uid) = trust {
+            // What was opened is what is judged, whatever has become of the name meanwhile.
+            check_trusted(path, &file.metadata().map_err(io)?, uid)?;
+        }
+        read_bounded(file, path)?
+    };
+    Ok(Source::new(&path.to_string_lossy(), &String::from_utf8_lossy(&bytes)))
+}
+
+/// Opens a file. A named pipe is refused, because opening one waits for a writer that may never come;
+/// what a shell hands over as `/dev/fd/…` is already open and is read.
+fn open(path: &Path) -> Result<File, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    if !path.metadata().map_err(io)?.is_file() && !path.starts_with("/dev") {
+        return Err(ReadError::NotAFile { path: path.to_owned() });
+    }
+    File::open(path).map_err(io)
+}
+
+/// Whether a file is one that only root and this user could have written.
+fn check_trusted(path: &Path, metadata: &Metadata, own_uid: u32) -> Result<(), ReadError> {
+    /// Writable by the group or by others.
+    const WRITABLE: u32 = 0o022;
+    let (uid, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if uid != 0 && uid != own_uid {
+        return Err(ReadError::WrongOwner { path: path.to_owned(), uid });
+    }
+    if mode & WRITABLE != 0 {
+        return Err(ReadError::Writable { path: path.to_owned(), mode });
+    }
+    Ok(())
+}
+
+fn read_bounded(input: impl Read, path: &Path) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    let limit = SOURCE_BYTES_MAX as u64 + 1;
+    input
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+    if bytes.len() > SOURCE_BYTES_MAX {
+        return Err(ReadError::TooLarge { path: path.to_owned() });
+    }
+    Ok(bytes)
+}
+
+/// Reads a file, or standard input for `-`.
 ///
 /// # Errors
 /// When it cannot be read, is no file, is too large or is not UTF-8.
 pub fn read(path: &Path) -> Result<Source, ReadError> {
-    let io = |source| ReadError::Io { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let limit = SOURCE_BYTES_MAX as u64 + 1;
-    if path == Path::new("-") {
-        io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(io)?;
+    let bytes = if path == Path::new("-") {
+        read_bounded(io::stdin().lock(), path)?
     } else {
-        if !path.metadata().map_err(io)?.is_file() && !path.starts_with("/dev") {
-            return Err(ReadError::NotAFile { path: path.to_owned() });
-        }
-        let file = File::open(path).map_err(io)?;
-        file.take(limit).read_to_end(&mut bytes).map_err(io)?;
-    }
-    if bytes.len() > SOURCE_BYTES_MAX {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
+        read_bounded(open(path)?, path)?
+    };
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(Source::new(&path.to_string_lossy(), text)),
         Err(error) => {
@@ -154,7 +266,8 @@ pub fn expand(path: &Path, format: Option<&Format>) -> Result<Vec<(PathBuf, Form
             files.push((file, format));
         }
     }
-    if files.is_empty() {
+    // Where cron's files go there may be none, and nothing was mistaken.
+    if files.is_empty() && path.file_name().is_none_or(|name| name != "cron.d") {
         return Err(ReadError::EmptyDirectory { path: path.to_owned() });
     }
     files.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -10,17 +10,20 @@
 //!   scheduled from the whole load ([`Loaded::is_usable`]);
 //! - crontab files: a bad line is reported and left out, as cron itself does.
 //!
-//! Only [`files`] touches the file system; everything else is a function of texts.
+//! Only [`files`] and [`local_zone`] touch the file system; everything else is a function of texts.
 
 mod crontab;
 mod daemon;
 mod diagnostic;
 pub mod files;
+mod hook;
+mod import;
 mod job;
 mod krontab;
 mod limit;
 mod lint;
 mod load;
+pub mod local_zone;
 mod settings;
 mod source;
 mod toml_file;
@@ -28,6 +31,8 @@ mod value;
 
 pub use daemon::{DaemonSettings, RunSettings};
 pub use diagnostic::Diagnostic;
+pub use hook::{Hook, HookEvent, HookTarget};
+pub use import::{Fate, ImportNote, Imported, Importer};
 pub use job::{Action, Execution, Job, Output};
 pub use limit::{Limit, Resource};
 pub use lint::{CoverageReport, lint};

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 
 use kron_core::finding::excerpt;
 use kron_core::{Finding, Host, NAME_BYTES_MAX, TimingParser, Zone};
 
 use crate::daemon::DaemonSettings;
 use crate::diagnostic::Diagnostic;
+use crate::files::ReadError;
+use crate::hook::{HOOKS_MAX, Hook};
 use crate::job::Job;
 use crate::source::{Location, Source};
+use crate::value::is_account;
 use crate::{crontab, krontab, toml_file};
 
 /// Bytes a line of a krontab or crontab may have.
@@ -39,6 +43,20 @@ pub enum CrontabOwner {
     System,
     /// This user's own.
     User(String),
+}
+
+impl CrontabOwner {
+    /// The user of this name.
+    ///
+    /// # Errors
+    /// A validation error when nobody can be called this.
+    pub fn user(name: &str) -> Result<CrontabOwner, Finding> {
+        if !is_account(name) {
+            let message = format!("`{}` is not a user", excerpt(name));
+            return Err(Finding::validation(0..0, message));
+        }
+        Ok(CrontabOwner::User(name.to_owned()))
+    }
 }
 
 /// What the texts do not say.
@@ -78,6 +96,7 @@ pub struct Loader {
     daemon: DaemonSettings,
     /// Where each key of `[daemon]` was given, sound or not.
     daemon_places: HashMap<&'static str, Location>,
+    hook_places: HashMap<Box<str>, Location>,
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
     diagnostics: Vec<Diagnostic>,
@@ -134,6 +153,7 @@ impl Loader {
             places: HashMap::new(),
             daemon: DaemonSettings::default(),
             daemon_places: HashMap::new(),
+            hook_places: HashMap::new(),
             crontab_entries: HashMap::new(),
             diagnostics: Vec::new(),
             error_count: 0,
@@ -151,6 +171,18 @@ impl Loader {
             Format::Krontab => krontab::load(self, source),
             Format::Crontab(owner) => crontab::load(self, source, owner),
         }
+    }
+
+    /// Notes that a crontab could not be read and is left out. As with a bad line of one, nothing
+    /// else is spoiled by it.
+    pub fn leave_out(&mut self, path: &Path, error: &ReadError) {
+        self.in_crontab = true;
+        let cause =
+            std::error::Error::source(error).map_or(String::new(), |why| format!(": {why}"));
+        let message = format!("{error}{cause}; the file is left out");
+        let mut finding = Finding::error(error.category(), 0..0, message);
+        finding.help = error.hint();
+        self.report(&Source::new(&path.to_string_lossy(), ""), finding);
     }
 
     /// Everything that was found.
@@ -226,6 +258,27 @@ impl Loader {
         }
         self.daemon_places.insert(key, place);
         Ok(&mut self.daemon)
+    }
+
+    /// Takes a hook in, unless its name is taken.
+    pub(crate) fn define_hook(
+        &mut self,
+        hook: Hook,
+        place: Location,
+        name_span: &Range<usize>,
+    ) -> Result<(), Finding> {
+        if let Some(first) = self.hook_places.get(&*hook.name) {
+            let message = format!("hook `{}` is defined twice", excerpt(&hook.name));
+            return Err(Finding::configuration(name_span.clone(), message)
+                .help(format!("it is first defined at {first}; names are unique over all files")));
+        }
+        if self.daemon.hooks.len() == HOOKS_MAX {
+            let message = format!("more than {HOOKS_MAX} hooks");
+            return Err(Finding::validation(name_span.clone(), message));
+        }
+        self.hook_places.insert(hook.name.as_str().into(), place);
+        self.daemon.hooks.push(hook);
+        Ok(())
     }
 
     /// Takes a job in, unless its name is taken or it could never run.

@@ -269,6 +269,16 @@ pub(crate) fn check_variable(name: &str, span: &Range<usize>) -> Result<(), Find
     Ok(())
 }
 
+/// The words of a command that no shell touches.
+pub(crate) fn words(value: &Value<'_>, span: &Range<usize>) -> Result<Vec<String>, Vec<Finding>> {
+    match command(value, span)? {
+        Command::Arguments(words) => Ok(words),
+        Command::Line(_) => {
+            Err(vec![wrong_kind(value, span, "a list of words such as `[\"/usr/bin/notify\"]`")])
+        }
+    }
+}
+
 /// What a command is: a line, or words, each of which may be at fault.
 fn command(value: &Value<'_>, span: &Range<usize>) -> Result<Command, Vec<Finding>> {
     let empty = || vec![Finding::configuration(span.clone(), "an empty command")];

@@ -17,6 +17,7 @@ use self::sections::{Name, Section, Sections, Strings};
 use self::texts::Texts;
 use self::values::{in_file_order, kind_of, scalar, setting_value};
 use crate::daemon;
+use crate::hook;
 use crate::load::{Loader, check_name};
 use crate::settings::{KEYS, Settings};
 use crate::source::Source;
@@ -195,13 +196,23 @@ impl Document<'_> {
                     Finding::configuration(key.span(), "`daemon` is not a table")
                         .help("the daemon's settings are one table: `[daemon]`"),
                 ),
+                ("hook", DeValue::Table(hooks)) => {
+                    for (name, table) in in_file_order(hooks) {
+                        self.load_hook(loader, name, table);
+                    }
+                }
+                ("hook", _) => self.report(
+                    loader,
+                    Finding::configuration(key.span(), "`hook` is not a table")
+                        .help("a hook is a table of its own: `[hook.NAME]`"),
+                ),
                 (absent, _) if ABSENT_TABLES.contains(&absent) => self.report(
                     loader,
                     Finding::configuration(
                         key.span(),
                         format!("unknown table `{absent}`: this version of Kron does not have it"),
                     )
-                    .help("it has `[daemon]` and `[job.NAME]`"),
+                    .help("it has `[daemon]`, `[hook.NAME]` and `[job.NAME]`"),
                 ),
                 (other, _) => self.report(
                     loader,
@@ -211,8 +222,8 @@ impl Document<'_> {
                     )
                     .nearest(
                         other,
-                        ["job", "daemon"],
-                        "expected `[daemon]` and tables such as `[job.NAME]`",
+                        ["job", "daemon", "hook"],
+                        "expected `[daemon]` and tables such as `[job.NAME]` and `[hook.NAME]`",
                     ),
                 ),
             }
@@ -244,6 +255,47 @@ impl Document<'_> {
             if let Err(finding) = result {
                 self.report(loader, finding);
             }
+        }
+    }
+
+    fn load_hook(
+        &self,
+        loader: &mut Loader,
+        name: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let DeValue::Table(table) = value.get_ref() else {
+            let message = format!("`hook.{}` is not a table", excerpt(name.get_ref()));
+            let finding = Finding::configuration(name.span(), message)
+                .help("a hook is a table of its own: `[hook.NAME]`");
+            return self.report(loader, finding);
+        };
+        if let Err(finding) = check_name(name.get_ref(), &name.span()) {
+            return self.report(loader, finding);
+        }
+        let mut findings = Vec::new();
+        let mut draft = hook::Draft::default();
+        for (key, value) in in_file_order(table) {
+            let word = key.get_ref().as_ref();
+            if hook::KEYS.contains(&word) {
+                let setting = setting_value(value.get_ref());
+                if let Err(faults) = draft.set(word, &setting, &value.span()) {
+                    findings.extend(faults);
+                }
+            } else {
+                let message = format!("unknown key `{}` of a hook", excerpt(word));
+                let keys = format!("the keys of a hook are {}", hook::KEYS.join(", "));
+                let finding = Finding::configuration(key.span(), message);
+                findings.push(finding.nearest(word, hook::KEYS, keys));
+            }
+        }
+        let hook = draft.finish(name.get_ref(), &name.span(), &mut findings);
+        if let (Some(hook), true) = (hook, findings.is_empty()) {
+            let place = self.source.location(self.place(name.span()).start);
+            findings.extend(loader.define_hook(hook, place, &name.span()).err());
+        }
+        for finding in findings {
+            self.report(loader, finding);
         }
     }
 

@@ -1,65 +1,34 @@
 //! Crontab files as distributions ship them and people keep them: what becomes of each.
 
-use std::path::{Path, PathBuf};
+mod corpus_files;
 
-use kron_config::{Action, Job, Loaded, Loader, Options, files};
+use std::fmt::Write as _;
+
+use corpus_files::File;
+use kron_config::{Action, CrontabOwner, Format, Job, Loaded, Loader, Options};
 use kron_core::UtcSecond;
+use sha2::{Digest as _, Sha256};
 
-/// Every file with its jobs and what is said about it; the format is told by the path.
-const FILES: [(&str, usize, &[&str]); 18] = [
-    ("crontab", 4, &[]),
-    ("cron.d/activity-report", 2, &[]),
-    ("cron.d/anacron", 1, &[]),
-    ("cron.d/certificates", 1, &[]),
-    ("cron.d/hourly-zero", 1, &["4:1 warning: `MAILTO` is accepted, but Kron sends no mail"]),
-    ("cron.d/php-sessions", 1, &[]),
-    ("cron.d/raid-check", 1, &[]),
-    ("cron.d/scrub", 2, &[]),
-    (
-        "cron.d/with-mistakes",
-        1,
-        &[
-            "2:13 `/usr/local/bin/poll` is not a user",
-            "3:7 `13` is outside the month field",
-            "4:1 `@reboot` is not a time",
-        ],
-    ),
-    ("crontabs/ann", 5, &["4:1 warning: `MAILTO` is accepted, but Kron sends no mail"]),
-    ("crontabs/deploy", 4, &[]),
-    ("crontabs/empty", 0, &[]),
-    ("crontabs/lists", 6, &[]),
-    ("crontabs/mail", 2, &[]),
-    ("crontabs/modifiers", 4, &[]),
-    ("crontabs/no-newline", 1, &[]),
-    ("crontabs/windows", 2, &[]),
-    (
-        "crontabs/zones",
-        4,
-        &["6:1 warning: `TZ` is set for the commands, and does not move the schedule"],
-    ),
+/// Files that stand beside the others and that cron passes over.
+const PASSED_OVER: [&str; 6] = [
+    "cron.d/#edited#",
+    "cron.d/.placeholder",
+    "cron.d/README.txt",
+    "cron.d/backup.dpkg-old",
+    "cron.d/backup~",
+    "cron.d/jobs.bak",
 ];
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
-}
-
-fn load_file(name: &str) -> Loaded {
-    let path = corpus().join(name);
+/// What becomes of a file alone.
+fn load(file: &File) -> Loaded {
     let mut loader = Loader::new(Options::default());
-    for (file, format) in files::expand(&path, None).expect("a known format") {
-        loader.load(&files::read(&file).expect("a text"), &format);
-    }
+    loader.load(&file.source, &Format::Crontab(file.owner.clone()));
     loader.finish()
 }
 
-/// Each diagnostic as `line:column message`, with `warning:` before what is only that.
-fn said(loaded: &Loaded) -> Vec<String> {
-    let said = loaded.diagnostics.iter().map(|diagnostic| {
-        let place = diagnostic.location.as_ref().expect("a place");
-        let level = if diagnostic.is_error() { "" } else { "warning: " };
-        format!("{}:{} {level}{}", place.line, place.column, diagnostic.message)
-    });
-    said.collect()
+fn load_file(name: &str) -> Loaded {
+    let found = corpus_files::all().into_iter().find(|file| file.name == name);
+    load(&found.unwrap_or_else(|| panic!("no {name}")))
 }
 
 /// The job of `file` that runs a line with `part` in it.
@@ -81,45 +50,111 @@ fn next_after(job: &Job, after: &str) -> String {
     job.timing.schedule().next_after(after).expect("a next time").to_string()
 }
 
+/// A file's jobs and what is said about it, on a few lines each.
+fn described(file: &File) -> String {
+    let loaded = load(file);
+    let mut text = String::new();
+    let mut env_above = None;
+    for job in &loaded.jobs {
+        let Action::Shell { shell, line } = &job.action else { panic!("{:?}", job.action) };
+        let execution = &job.execution;
+        let user = execution.user.as_deref().expect("a user");
+        let _ = writeln!(text, "line {}: {}", job.origin.line, job.identity());
+        let _ = writeln!(text, "  as {user}: {}", job.timing);
+        let _ = writeln!(text, "  {shell} -c {line:?}");
+        if let Some(stdin) = &execution.stdin {
+            let _ = writeln!(text, "  reads {stdin:?}");
+        }
+        if let Some(cwd) = &execution.cwd {
+            let _ = writeln!(text, "  in {cwd}");
+        }
+        if env_above.replace(execution.env.clone()).as_ref() != Some(&execution.env) {
+            for (name, value) in execution.env.iter() {
+                let _ = writeln!(text, "    {name}={value:?}");
+            }
+        }
+    }
+    for diagnostic in &loaded.diagnostics {
+        let place = diagnostic.location.as_ref().expect("a place");
+        let level = if diagnostic.is_error() { "error" } else { "warning" };
+        let _ = writeln!(text, "{}:{} {level}: {}", place.line, place.column, diagnostic.message);
+    }
+    let _ = writeln!(text, "{} jobs, {} notes", loaded.jobs.len(), loaded.diagnostics.len());
+    text
+}
+
 #[test]
 fn every_file_gives_the_jobs_it_should() {
-    for (name, jobs, expected) in FILES {
-        let loaded = load_file(name);
-        assert_eq!(said(&loaded), expected, "{name}");
-        assert_eq!(loaded.jobs.len(), jobs, "{name}");
-        assert!(loaded.is_usable(), "{name}");
+    for file in corpus_files::all() {
+        assert!(load(&file).is_usable(), "{}", file.name);
+        insta::assert_snapshot!(file.name.replace('/', "-"), described(&file));
     }
 }
 
 #[test]
-fn no_file_is_forgotten() {
-    let mut found = Vec::new();
+fn the_corpus_is_whole() {
+    let mut found: Vec<String> = corpus_files::all().into_iter().map(|file| file.name).collect();
+    assert!(found.len() >= 60, "{} files", found.len());
+    found.extend(PASSED_OVER.map(str::to_owned));
+    found.sort();
+    let mut there = Vec::new();
     for directory in ["", "cron.d", "crontabs"] {
-        for entry in corpus().join(directory).read_dir().expect("a directory") {
+        for entry in corpus_files::root().join(directory).read_dir().expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.is_file() {
-                let name = path.strip_prefix(corpus()).expect("inside").display().to_string();
-                found.push(name);
+                let name = path.strip_prefix(corpus_files::root()).expect("inside");
+                there.push(name.display().to_string());
             }
         }
     }
-    found.sort();
-    let mut listed: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
-    listed.sort_unstable();
-    assert_eq!(found, listed);
+    there.sort();
+    assert_eq!(found, there);
+}
+
+/// Where a crontab's entry comes from and what it hangs on can be told from its line alone.
+#[test]
+fn identities_are_those_of_the_lines() {
+    for file in corpus_files::all() {
+        let mut seen: Vec<String> = Vec::new();
+        let lines: Vec<&str> = file.source.text().lines().collect();
+        for job in load(&file).jobs {
+            let line = lines[job.origin.line - 1].trim_start().trim_start_matches('-');
+            let mut words = line.split_whitespace().peekable();
+            let count = if line.starts_with('@') { 1 } else { 5 };
+            let fields: Vec<&str> = words.by_ref().take(count).collect();
+            while words.next_if(|word| word.starts_with('@') && word.contains('(')).is_some() {}
+            let user = match &file.owner {
+                CrontabOwner::System => words.next().expect("a user"),
+                CrontabOwner::User(user) => user,
+            };
+            // What is left of the line, from its next word on.
+            let next = words.next().expect("a command");
+            let start = next.as_ptr() as usize - line.as_ptr() as usize;
+            let command = line[start..].trim_end();
+            let digest = Sha256::digest(format!("{}\n{command}", fields.join(" ")));
+            let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            let first = format!("crontab/{user}/{hash}");
+            seen.push(first.clone());
+            let expected = match seen.iter().filter(|known| **known == first).count() {
+                1 => first,
+                count => format!("{first}#{count}"),
+            };
+            assert_eq!(job.identity(), expected, "{}: {line}", file.name);
+        }
+    }
 }
 
 #[test]
 fn all_of_them_together_have_different_identities() {
     let mut loader = Loader::new(Options::default());
-    for (name, ..) in FILES {
-        for (file, format) in files::expand(&corpus().join(name), None).expect("a known format") {
-            loader.load(&files::read(&file).expect("a text"), &format);
-        }
+    let mut alone = 0;
+    for file in corpus_files::all() {
+        alone += load(&file).jobs.len();
+        loader.load(&file.source, &Format::Crontab(file.owner.clone()));
     }
     let loaded = loader.finish();
     let mut names: Vec<&str> = loaded.jobs.iter().map(Job::identity).collect();
-    assert_eq!(names.len(), FILES.iter().map(|(_, jobs, _)| jobs).sum::<usize>());
+    assert_eq!(names.len(), alone);
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), loaded.jobs.len());
@@ -164,7 +199,8 @@ fn surroundings_are_what_cron_would_set() {
     let exec = job_of("crontabs/deploy", "artisan");
     assert!(matches!(&exec.action, Action::Shell { shell, .. } if shell == "/bin/bash"));
     let env: Vec<_> = exec.execution.env.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(env, ["SHELL", "HOME"]);
+    assert_eq!(env, ["SHELL", "PATH", "HOME", "MAILTO"]);
+    assert_eq!(exec.execution.cwd.as_deref(), Some("/srv/deploy"));
     let hourly = job_of("crontab", "cron.hourly");
     assert_eq!(hourly.execution.env[1].0, "PATH");
     assert_eq!(hourly.execution.env[1].1.split(':').count(), 6);

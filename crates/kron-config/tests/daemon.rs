@@ -52,6 +52,7 @@ fn what_is_not_written_has_its_default() {
         umask: 0o022,
         path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
         socket_group: "kron".to_owned(),
+        hooks: Vec::new(),
     };
     assert_eq!(DaemonSettings::default(), default);
     assert_eq!(daemon(""), default);
@@ -76,6 +77,7 @@ fn every_key() {
         umask: 0o077,
         path: "/opt/bin:/bin".to_owned(),
         socket_group: "ops".to_owned(),
+        hooks: Vec::new(),
     };
     assert_eq!(written, expected);
 }
@@ -242,7 +244,7 @@ fn what_is_no_table_or_not_in_this_version() {
     }
     let help = |text: &str| load(&Format::Toml, text).diagnostics[0].help.clone().expect("help");
     assert_eq!(help("[deamon]\n"), "did you mean `daemon`?");
-    assert_eq!(help("[queue]\n"), "it has `[daemon]` and `[job.NAME]`");
+    assert_eq!(help("[queue]\n"), "it has `[daemon]`, `[hook.NAME]` and `[job.NAME]`");
 }
 
 #[test]

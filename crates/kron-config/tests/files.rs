@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use kron_config::files::{self, ReadError};
-use kron_config::{CrontabOwner, Format};
+use kron_config::files::{self, ReadError, Trust};
+use kron_config::{CrontabOwner, Format, Loader, Options};
 use kron_core::Category;
 
 /// A directory of its own for one test, removed afterwards.
@@ -87,6 +87,8 @@ fn a_directory_is_its_files_in_name_order() {
     assert!(found.iter().all(|(_, format)| *format == Format::Krontab));
     let one = files::expand(&scratch.0.join("README.md"), Some(&Format::Toml)).expect("one file");
     assert_eq!(one.len(), 1);
+    scratch.file("cron.d/.placeholder", b"");
+    assert!(files::expand(&scratch.0.join("cron.d"), None).expect("no files").is_empty());
     let stdin = files::expand(Path::new("-"), Some(&Format::Toml)).expect("standard input");
     assert_eq!(stdin[0].0, Path::new("-"));
 }
@@ -193,4 +195,101 @@ fn a_named_pipe_does_not_make_anybody_wait() {
     assert_eq!(files::expand(&scratch.0, None).expect("files").len(), 1);
     // What is already open is read.
     assert_eq!(files::read(Path::new("/dev/null")).expect("nothing").text(), "");
+}
+
+#[test]
+fn cron_reads_files_of_plain_names() {
+    let scratch = Scratch::new("files-cron");
+    for name in [
+        "jobs/php",
+        "jobs/0hourly",
+        "jobs/with_under-score",
+        "jobs/php.dpkg-dist",
+        "jobs/php~",
+        "jobs/#php#",
+        "jobs/.placeholder",
+        "jobs/my job",
+        "jobs/jobs.toml",
+        "jobs/sub/inner",
+    ] {
+        scratch.file(name, b"");
+    }
+    std::os::unix::fs::symlink("php", scratch.0.join("jobs/linked")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", scratch.0.join("jobs/dangling")).expect("a link");
+    let found = files::crontabs(&scratch.0.join("jobs")).expect("files");
+    let names: Vec<_> = found.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    assert_eq!(names, ["0hourly", "dangling", "linked", "php", "with_under-score"]);
+    // A file that is named may be called anything, and a directory may be empty.
+    let odd = scratch.file("my.crontab.txt", b"");
+    assert_eq!(files::crontabs(&odd).expect("itself"), [odd]);
+    std::fs::create_dir(scratch.0.join("none")).expect("a directory");
+    assert!(files::crontabs(&scratch.0.join("none")).expect("no files").is_empty());
+    check_refused(
+        files::crontabs(&scratch.0.join("missing")),
+        "cannot read `TMP/files-cron/missing`",
+        Category::Configuration,
+    );
+}
+
+#[test]
+fn what_others_could_have_written_is_not_run() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let scratch = Scratch::new("files-trust");
+    let path = scratch.file("tab", b"* * * * * root x\n");
+    let set_mode = |mode| {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    let own = path.metadata().expect("a file").uid();
+    for mode in [0o644, 0o600, 0o400, 0o755] {
+        set_mode(mode);
+        assert!(files::read_crontab(&path, Trust::RootAnd(own)).is_ok(), "{mode:o}");
+    }
+    for mode in [0o664, 0o646, 0o666, 0o620, 0o602] {
+        set_mode(mode);
+        let message = format!(
+            "`TMP/files-trust/tab` may be written by others than its owner: its mode is {mode:04o}"
+        );
+        let read = files::read_crontab(&path, Trust::RootAnd(own));
+        check_refused(read, &message, Category::Validation);
+        assert!(files::read_crontab(&path, Trust::Anybody).is_ok(), "{mode:o}");
+    }
+    set_mode(0o644);
+    // Root gives the file away; anybody else has one that another user does not trust.
+    let stranger = if own == 0 { 65_534 } else { own };
+    std::os::unix::fs::chown(&path, Some(stranger), None).expect("an owner");
+    assert!(files::read_crontab(&path, Trust::RootAnd(stranger)).is_ok());
+    let message =
+        format!("`TMP/files-trust/tab` belongs to user {stranger}, who may not say what runs here");
+    for trusted in [0, stranger + 1] {
+        let read = files::read_crontab(&path, Trust::RootAnd(trusted));
+        check_refused(read, &message, Category::Validation);
+    }
+    // Left out, it spoils nothing else.
+    let mut loader = Loader::new(Options::default());
+    let error = files::read_crontab(&path, Trust::RootAnd(0)).expect_err("not trusted");
+    loader.leave_out(&path, &error);
+    let loaded = loader.finish();
+    assert!(loaded.is_usable() && loaded.has_errors());
+    let shown = loaded.diagnostics[0].to_string().replace(env!("CARGO_TARGET_TMPDIR"), "TMP");
+    assert_eq!(
+        shown,
+        format!(
+            "error: {message}; the file is left out\n--> TMP/files-trust/tab:1:1\n \
+             = help: `chown root TMP/files-trust/tab`, if you trust what is in it"
+        )
+    );
+}
+
+#[test]
+fn a_crontab_may_have_bytes_that_are_no_text() {
+    let scratch = Scratch::new("files-latin");
+    let path = scratch.file("tab", b"# caf\xe9\n0 1 * * * root x\n");
+    let source = files::read_crontab(&path, Trust::Anybody).expect("a text");
+    assert_eq!(source.text(), "# caf\u{fffd}\n0 1 * * * root x\n");
+    let missing = scratch.0.join("missing");
+    check_refused(
+        files::read_crontab(&missing, Trust::Anybody),
+        "cannot read `TMP/files-latin/missing`",
+        Category::Configuration,
+    );
 }

@@ -510,7 +510,7 @@ fn what_is_not_a_job() {
     let far = load(&Format::Toml, "[xyz]\n");
     assert_eq!(
         far.diagnostics[0].help.as_deref(),
-        Some("expected `[daemon]` and tables such as `[job.NAME]`")
+        Some("expected `[daemon]` and tables such as `[job.NAME]` and `[hook.NAME]`")
     );
     let key = load(&Format::Toml, "[job.a]\nschedul = '0 3 * * *'\ncommand = ['x']\n");
     assert_eq!(key.diagnostics[1].help.as_deref(), Some("did you mean `schedule`?"));

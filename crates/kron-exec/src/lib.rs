@@ -23,10 +23,12 @@
 //! so. This is the only crate with `unsafe` code: what happens between `fork` and `execve`, and a
 //! few system calls that have no safe binding.
 //!
-//! Deliberately absent: knowledge of jobs, periods and schedules; control groups; retries.
+//! Deliberately absent: knowledge of jobs, periods and schedules, whose names a supervisor is given
+//! to tell them and nothing else; control groups; retries.
 
 mod account;
 mod launch;
+mod log_line;
 mod plan;
 mod process;
 mod supervisor;
@@ -37,6 +39,7 @@ pub use account::{
     Account, AccountError, PATH_DEFAULT, RESERVED_PREFIX, account, clean_environment,
 };
 pub use launch::{LaunchError, Launcher, Supervisor, launch};
+pub use log_line::{LogFormat, log_line};
 pub use plan::{
     ARGUMENT_BYTES_MAX, Credentials, GROUPS_MAX, Limit, Output, PLAN_BYTES_MAX, Plan, PlanError,
     Resource, TAG_BYTES_MAX,

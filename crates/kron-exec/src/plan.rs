@@ -3,12 +3,17 @@
 //! A plan is plain data. The daemon makes it, [`Plan::check`] refuses on the daemon's side what no
 //! kernel could carry out, and the supervisor follows it without asking anybody anything: it never
 //! looks up a user, reads the daemon's environment or searches the daemon's path.
+//!
+//! A plan travels as JSON. Fields may be added, each with a default: a supervisor passes over those
+//! it does not know and does without those it is not given.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kron_state::RunId;
 use serde::{Deserialize, Serialize};
+
+use crate::log_line::LogFormat;
 
 /// Bytes that a whole plan may have when it is handed over.
 pub const PLAN_BYTES_MAX: usize = 1 << 20;
@@ -53,6 +58,17 @@ pub struct Plan {
     pub grace: Duration,
     /// Where the run is recorded when nobody is there to be told.
     pub state_dir: PathBuf,
+    /// The job's identity. It is only told, in the record and in the log, never acted on; as are
+    /// the next two.
+    #[serde(default)]
+    pub identity: Option<String>,
+    /// The id of the period, or the name of the run by hand.
+    #[serde(default)]
+    pub period_id: Option<String>,
+    /// How the log is written that the daemon's standard error carries, and the supervisor's with
+    /// it.
+    #[serde(default)]
+    pub log_format: LogFormat,
 }
 
 /// Who a command runs as, in numbers.
@@ -272,6 +288,9 @@ mod tests {
             timeout: None,
             grace: Duration::from_secs(10),
             state_dir: "/state".into(),
+            identity: Some("job".to_owned()),
+            period_id: Some("2026-03-01T00:00:00Z".to_owned()),
+            log_format: LogFormat::Json,
         }
     }
 
@@ -330,5 +349,21 @@ mod tests {
         plan.argv.push("x".repeat(ARGUMENT_BYTES_MAX));
         plan.env[0].1 = "x".repeat(ARGUMENT_BYTES_MAX - 5);
         assert_eq!(plan.check(), Ok(()));
+    }
+
+    #[test]
+    fn plans_of_older_and_newer_daemons_are_understood() {
+        let mut value = serde_json::to_value(plan()).expect("a plan is JSON");
+        let fields = value.as_object_mut().expect("an object");
+        fields.insert("from_the_future".to_owned(), true.into());
+        let read: Plan = serde_json::from_value(value.clone()).expect("more than is known");
+        assert_eq!(read, plan());
+        for field in ["identity", "period_id", "log_format"] {
+            let fields = value.as_object_mut().expect("an object");
+            assert!(fields.remove(field).is_some(), "{field}");
+        }
+        let read: Plan = serde_json::from_value(value).expect("as before there were these");
+        let older = Plan { identity: None, period_id: None, log_format: LogFormat::Text, ..plan() };
+        assert_eq!(read, older);
     }
 }

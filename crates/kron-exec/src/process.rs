@@ -5,6 +5,8 @@
 //! process has the number now, so that what is compared is what is signalled later. Two processes
 //! with one number and one start tick are told apart by nothing; numbers would have to be used
 //! up within a hundredth of a second.
+//!
+//! Where nothing but a number is recorded, whoever has it can be watched and never be signalled.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -38,6 +40,16 @@ pub enum Signal {
 #[derive(Debug)]
 pub struct Held {
     pidfd: OwnedFd,
+    known_by: KnownBy,
+}
+
+/// What is known about a process that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KnownBy {
+    /// It is the one that was meant.
+    Identity,
+    /// It has the number of the one that was meant, and may be anybody.
+    Number,
 }
 
 impl Held {
@@ -51,27 +63,43 @@ impl Held {
         if boot != boot_id()? {
             return Ok(None);
         }
-        // A negative number would mean a group, zero the caller.
-        let Some(pid) = Some(process.pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
-            return Ok(None);
-        };
-        let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pidfd) => pidfd,
-            // The latter two: it is the number of a thread now, hence of another process.
-            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        };
+        let Some(held) = Held::open_by_number(process.pid)? else { return Ok(None) };
         match start_ticks(process.pid) {
-            Ok(ticks) if ticks == process.start_ticks => Ok(Some(Held { pidfd })),
+            Ok(ticks) if ticks == process.start_ticks => {
+                Ok(Some(Held { known_by: KnownBy::Identity, ..held }))
+            }
             Ok(_) => Ok(None),
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Takes hold of whatever process has this number now, for a record that names neither boot
+    /// nor start time. It may be anybody, so it must never be signalled: every way to do so fails
+    /// and signals nobody. What it is good for is to learn that the number is free, hence that the
+    /// process that was meant is gone.
+    ///
+    /// `None` means that no process has the number, not even one that waits to be reaped.
+    ///
+    /// # Errors
+    /// The system did not say whether there is one.
+    pub fn open_by_number(pid: i32) -> io::Result<Option<Held>> {
+        // A negative number would mean a group, zero the caller.
+        let Some(pid) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Some(Held { pidfd, known_by: KnownBy::Number })),
+            // The latter two: it is the number of a thread now, hence of no process.
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Holds a child of this process that nobody has reaped.
     pub(crate) fn child(pid: Pid) -> io::Result<Held> {
-        Ok(Held { pidfd: pidfd_open(pid, PidfdFlags::empty())? })
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Held { pidfd, known_by: KnownBy::Identity })
     }
 
     /// Asks it, a supervisor, to end its run; says whether it was still there to be asked.
@@ -79,6 +107,7 @@ impl Held {
     /// # Errors
     /// The signal could not be sent.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        self.refuse_strangers()?;
         let signal = match signal {
             Signal::Terminate => rustix::process::Signal::TERM,
             Signal::Kill => rustix::process::Signal::QUIT,
@@ -95,6 +124,7 @@ impl Held {
     /// # Errors
     /// The signal could not be sent.
     pub fn signal_orphan(&self, signal: Signal) -> io::Result<bool> {
+        self.refuse_strangers()?;
         let signals: &[rustix::process::Signal] = match signal {
             // A stopped process would not notice that it is asked to end.
             Signal::Terminate => &[rustix::process::Signal::TERM, rustix::process::Signal::CONT],
@@ -117,7 +147,18 @@ impl Held {
     /// # Errors
     /// The signal could not be sent.
     pub fn kill_at_once(&self) -> io::Result<bool> {
+        self.refuse_strangers()?;
         sent(pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL))
+    }
+
+    fn refuse_strangers(&self) -> io::Result<()> {
+        match self.known_by {
+            KnownBy::Identity => Ok(()),
+            KnownBy::Number => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "a process that is known by its number alone is not signalled",
+            )),
+        }
     }
 
     /// Whether it has ended, reaped or not. [`Held::as_fd`] becomes readable when it has.
@@ -262,5 +303,36 @@ mod tests {
             assert!(open(&boot, ProcessId { pid, ..me }).is_none(), "{pid}");
         }
         assert_eq!(parent(pid).expect("a parent"), std::os::unix::process::parent_id() as i32);
+    }
+
+    #[test]
+    fn a_process_that_is_known_by_its_number_alone_is_watched_and_never_signalled() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a child");
+        let pid = child.id() as i32;
+        let open = |pid| Held::open_by_number(pid).expect("an answer");
+        let held = open(pid).expect("it is there");
+        for refused in [
+            held.signal(Signal::Terminate),
+            held.signal(Signal::Kill),
+            held.signal_orphan(Signal::Terminate),
+            held.signal_orphan(Signal::Kill),
+            held.kill_at_once(),
+        ] {
+            let error = refused.expect_err("nobody is signalled");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert!(!held.has_ended().expect("an answer"));
+        assert!(child.try_wait().expect("an answer").is_none(), "it was not signalled");
+
+        child.kill().expect("killed");
+        let mut fds = [PollFd::new(&held, PollFlags::IN)];
+        poll(&mut fds, None).expect("its end");
+        assert!(held.has_ended().expect("an answer"));
+        assert!(open(pid).is_some(), "it waits to be reaped");
+        child.wait().expect("reaped");
+        assert!(open(pid).is_none(), "the number is free");
+        for pid in [0, -1, i32::MIN, i32::MAX] {
+            assert!(open(pid).is_none(), "{pid}");
+        }
     }
 }

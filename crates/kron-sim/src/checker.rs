@@ -1,13 +1,19 @@
 //! The judge of histories.
 //!
 //! It knows the schedule of each job as arithmetic, what the commands themselves left behind, and
-//! the JSON that is on the disk at the end. It shares no code with the daemon: documents are read
-//! as plain JSON, times as plain numbers.
+//! the JSON that was on the disk after each write and at the end. It shares no code with the
+//! daemon: documents are read as plain JSON, times as plain numbers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
-use serde_json::Value;
+use crate::calendar::{Periods, unix};
+use crate::ledger::{Active, Entry, Record};
+
+/// Seconds before the end from which on a period may still be on its way.
+const UNSETTLED_S: i64 = 120;
+/// Seconds after the end in which periods may still be started.
+const AFTERMATH_S: i64 = 3_600;
 
 /// What a command left behind: proof that it ran.
 #[derive(Clone, Debug)]
@@ -22,6 +28,8 @@ pub struct Witness {
     pub wall_unix: i64,
     /// The latest that it had ever shown.
     pub wall_max_unix: i64,
+    /// How long the machine slept between the decision to run it and that.
+    pub slept_s: i64,
     /// How it exited, once it has.
     pub exit_code: Option<i64>,
     /// Whether somebody lived to see and tell that.
@@ -33,18 +41,18 @@ pub struct Witness {
 pub struct Evidence<'a> {
     /// What commands left behind, in the order in which they ran.
     pub witnesses: &'a [Witness],
-    /// (identity, period) marks in the order in which they became durable.
-    pub marks: &'a [(String, String)],
-    /// The documents at the end.
-    pub documents: BTreeMap<String, Value>,
-    /// Entries of histories that were durable at any time, by job and by run or period, as they
-    /// were last seen.
-    pub entries: &'a BTreeMap<String, BTreeMap<String, Value>>,
+    /// What was ever durable, by job.
+    pub records: &'a BTreeMap<String, Record>,
+    /// The runs that are recorded as active at the end, by job.
+    pub active: BTreeMap<String, Vec<Active>>,
     /// Whether a daemon had time to settle everything.
     pub settled: bool,
-    /// The wall clock at the beginning.
+    /// What the wall clock showed when the first daemon started.
+    pub first_unix: i64,
+    /// What it showed when the daemon started that made the jobs durably known: what fell due
+    /// before that may have an outcome or not.
     pub begin_unix: i64,
-    /// The wall clock at the end.
+    /// What it showed at the end.
     pub end_unix: i64,
 }
 
@@ -53,9 +61,12 @@ pub struct Evidence<'a> {
 pub struct Expectation {
     /// The job.
     pub identity: String,
-    /// Its periods are at `phase + n · distance`, are due at their nominal times, and each must
-    /// have an outcome.
-    pub every: Option<(i64, i64)>,
+    /// Its periods, each of which must have an outcome; `None` when something happened after
+    /// which not all of them need one.
+    pub periods: Option<Periods>,
+    /// Seconds that its window begins before and ends after the nominal time; `None` when that
+    /// has changed.
+    pub reach_s: Option<(i64, i64)>,
     /// Nothing of it may run later than this many seconds after its chosen time.
     pub late_max_s: Option<i64>,
     /// Its state was damaged on purpose: what is recorded may be gone, but nothing may run twice.
@@ -88,13 +99,15 @@ impl fmt::Display for Fault {
 pub fn check(evidence: &Evidence<'_>, expectations: &[Expectation]) -> Vec<Fault> {
     let mut faults = Vec::new();
     duplicates(evidence, &mut faults);
-    marks(evidence, expectations, &mut faults);
     for expectation in expectations {
         let job = Job::new(evidence, expectation);
+        job.odd(&mut faults);
         job.unrecorded(&mut faults);
         job.early_or_late(&mut faults);
+        job.misplaced(&mut faults);
         job.exit_codes(&mut faults);
         job.left_over(&mut faults);
+        job.contradicted(&mut faults);
         job.silent(&mut faults);
     }
     faults
@@ -102,7 +115,7 @@ pub fn check(evidence: &Evidence<'_>, expectations: &[Expectation]) -> Vec<Fault
 
 /// No period is executed twice, whatever happened.
 fn duplicates(evidence: &Evidence<'_>, faults: &mut Vec<Fault>) {
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     for witness in evidence.witnesses {
         if !seen.insert((&witness.identity, &witness.period)) {
             let what = format!("{} was executed twice", witness.period);
@@ -111,49 +124,57 @@ fn duplicates(evidence: &Evidence<'_>, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What is durable about a job never moves back.
-fn marks(evidence: &Evidence<'_>, expectations: &[Expectation], faults: &mut Vec<Fault>) {
-    let mut latest: BTreeMap<&str, &str> = BTreeMap::new();
-    for (identity, mark) in evidence.marks {
-        let damaged = expectations.iter().any(|e| e.identity == *identity && e.damaged);
-        let before = latest.insert(identity, mark);
-        // Timestamps of one form are in the order of their texts.
-        if let Some(before) = before
-            && before > mark.as_str()
-            && !damaged
-        {
-            let what = format!("the mark moved back from {before} to `{mark}`");
-            faults.push(Fault::new(identity, what));
-        }
-    }
-}
-
 struct Job<'a> {
     evidence: &'a Evidence<'a>,
     expectation: &'a Expectation,
-    document: Option<&'a Value>,
-    entries: Vec<&'a Value>,
+    record: Option<&'a Record>,
+    witnesses: Vec<&'a Witness>,
 }
 
 impl<'a> Job<'a> {
     fn new(evidence: &'a Evidence<'a>, expectation: &'a Expectation) -> Job<'a> {
-        let document = evidence.documents.get(&expectation.identity);
-        let entries = evidence.entries.get(&expectation.identity);
-        let entries = entries.map(|entries| entries.values().collect()).unwrap_or_default();
-        Job { evidence, expectation, document, entries }
+        let identity = &expectation.identity;
+        let witnesses = evidence.witnesses.iter().filter(|witness| witness.identity == *identity);
+        Job {
+            evidence,
+            expectation,
+            record: evidence.records.get(identity),
+            witnesses: witnesses.collect(),
+        }
     }
 
     fn fault(&self, faults: &mut Vec<Fault>, what: String) {
         faults.push(Fault::new(&self.expectation.identity, what));
     }
 
-    fn witnesses(&self) -> impl Iterator<Item = &'a Witness> {
-        let identity = &self.expectation.identity;
-        self.evidence.witnesses.iter().filter(move |witness| witness.identity == *identity)
+    fn entries(&self) -> impl Iterator<Item = &'a Entry> {
+        self.record.into_iter().flat_map(|record| record.entries.values())
     }
 
-    fn entry(&self, witness: &Witness) -> Option<&'a Value> {
-        self.entries.iter().copied().find(|entry| entry["RunID"] == witness.run.as_str())
+    fn entry(&self, witness: &Witness) -> Option<&'a Entry> {
+        self.record?.entries.get(&witness.run)
+    }
+
+    fn active(&self) -> &'a [Active] {
+        self.evidence.active.get(&self.expectation.identity).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is durable never moves back, and what is final never changes.
+    fn odd(&self, faults: &mut Vec<Fault>) {
+        let Some(record) = self.record else { return };
+        if self.expectation.damaged {
+            return;
+        }
+        for pair in record.marks.windows(2) {
+            if let [before, after] = pair
+                && after < before
+            {
+                self.fault(faults, format!("the mark moved back from {before} to {after}"));
+            }
+        }
+        for oddity in &record.oddities {
+            self.fault(faults, oddity.clone());
+        }
     }
 
     /// Whatever ran is recorded as executed, or as active.
@@ -161,32 +182,27 @@ impl<'a> Job<'a> {
         if self.expectation.damaged {
             return;
         }
-        for witness in self.witnesses() {
-            let executed = self.entry(witness).is_some_and(|entry| {
-                entry["Outcome"] == "executed" && entry["PeriodID"] == witness.period.as_str()
-            });
-            let active = self.active().any(|active| active["RunID"] == witness.run.as_str());
+        for witness in &self.witnesses {
+            let executed = self
+                .entry(witness)
+                .is_some_and(|entry| entry.executed && entry.period == witness.period);
+            let active = self.active().iter().any(|active| active.run == witness.run);
             if !executed && !active {
                 self.fault(faults, format!("{} ran and is not recorded", witness.period));
             }
         }
     }
 
-    fn active(&self) -> impl Iterator<Item = &'a Value> {
-        let newest = self.document.map(|document| &document["ActiveExecution"]);
-        let others = self.document.and_then(|document| document["OtherActive"].as_array());
-        newest.into_iter().filter(|active| !active.is_null()).chain(others.into_iter().flatten())
-    }
-
     /// Nothing runs before its time, or after its deadline.
     fn early_or_late(&self, faults: &mut Vec<Fault>) {
-        for witness in self.witnesses() {
-            let Some(entry) = self.entry(witness) else { continue };
-            let Some(chosen) = entry["ChosenTime"].as_str().and_then(unix) else { continue };
+        for witness in &self.witnesses {
+            let Some(chosen) = self.entry(witness).and_then(|entry| entry.chosen_unix) else {
+                continue;
+            };
             if witness.wall_max_unix < chosen {
                 self.fault(faults, format!("{} ran before its time", witness.period));
             }
-            let late_s = witness.wall_unix - chosen;
+            let late_s = witness.wall_unix - chosen - witness.slept_s;
             if let Some(late_max_s) = self.expectation.late_max_s
                 && late_s > late_max_s
                 && !witness.period.starts_with("manual/")
@@ -197,14 +213,27 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Nothing is due outside its window.
+    fn misplaced(&self, faults: &mut Vec<Fault>) {
+        let Some((before_s, after_s)) = self.expectation.reach_s else { return };
+        for entry in self.entries() {
+            let (Some(chosen), Some(nominal)) = (entry.chosen_unix, unix(&entry.period)) else {
+                continue;
+            };
+            if !(nominal - before_s..=nominal + after_s).contains(&chosen) {
+                self.fault(faults, format!("{} is due outside its window", entry.period));
+            }
+        }
+    }
+
     /// An exit code that somebody lived to see is recorded, and no other one is.
     fn exit_codes(&self, faults: &mut Vec<Fault>) {
         if !self.evidence.settled || self.expectation.damaged {
             return;
         }
-        for witness in self.witnesses() {
+        for witness in &self.witnesses {
             let Some(entry) = self.entry(witness) else { continue };
-            let recorded = entry["ExitCode"].as_i64();
+            let recorded = entry.exit_code;
             if witness.seen && recorded != witness.exit_code {
                 let what = format!(
                     "{} exited with {:?}, and {recorded:?} is recorded",
@@ -225,64 +254,67 @@ impl<'a> Job<'a> {
             return;
         }
         for active in self.active() {
-            self.fault(faults, format!("{} is active for ever", active["PeriodID"]));
+            self.fault(faults, format!("{} is active for ever", active.period));
         }
-        for entry in &self.entries {
-            if entry["Outcome"] == "executed" && entry["Ending"].is_null() {
-                self.fault(faults, format!("the run of {} has no end", entry["PeriodID"]));
+        for entry in self.entries() {
+            if entry.executed && !entry.has_ending {
+                self.fault(faults, format!("the run of {} has no end", entry.period));
             }
-            if entry["Outcome"] != "executed" && entry["Reason"].as_str().is_none_or(str::is_empty)
-            {
-                self.fault(faults, format!("{} has no reason", entry["PeriodID"]));
+            if !entry.executed && !entry.has_reason {
+                self.fault(faults, format!("{} has no reason", entry.period));
             }
         }
     }
 
-    /// Every period that was due has exactly one outcome.
+    /// No period has two outcomes, whatever happened.
+    fn contradicted(&self, faults: &mut Vec<Fault>) {
+        if self.expectation.damaged {
+            return;
+        }
+        let mut spans: Vec<(i64, i64)> = self
+            .entries()
+            .filter_map(|entry| {
+                unix(&entry.period).map(|first| (first, entry.last_unix.unwrap_or(first)))
+            })
+            .collect();
+        spans.sort_unstable();
+        for pair in spans.windows(2) {
+            if let [(_, last), (next, _)] = pair
+                && next <= last
+            {
+                self.fault(faults, format!("{next} has two outcomes"));
+            }
+        }
+    }
+
+    /// Every period that was due has an outcome, and nothing else has.
     fn silent(&self, faults: &mut Vec<Fault>) {
-        let Some((distance, phase)) = self.expectation.every else { return };
-        let mut outcomes: BTreeMap<i64, usize> = BTreeMap::new();
-        for entry in &self.entries {
-            let Some(first) = entry["PeriodID"].as_str().and_then(unix) else { continue };
-            let last = entry["LastPeriodID"].as_str().and_then(unix).unwrap_or(first);
-            let mut count = 0;
-            let mut nominal = first;
-            while nominal <= last {
-                *outcomes.entry(nominal).or_default() += 1;
-                nominal += distance;
-                count += 1;
+        let Some(periods) = &self.expectation.periods else { return };
+        let (before_s, after_s) = self.expectation.reach_s.unwrap_or_default();
+        let (begin, end) = (self.evidence.begin_unix, self.evidence.end_unix);
+        let first = self.evidence.first_unix - after_s;
+        let nominals = periods.within(first, end + before_s + AFTERMATH_S);
+        let mut handled = vec![false; nominals.len()];
+        for entry in self.entries() {
+            let Some(first) = unix(&entry.period) else { continue };
+            let last = entry.last_unix.unwrap_or(first);
+            let from = nominals.partition_point(|nominal| *nominal < first);
+            let to = nominals.partition_point(|nominal| *nominal <= last);
+            if from == to || nominals[from] != first || nominals[to - 1] != last {
+                self.fault(faults, format!("{} is no period and has an outcome", entry.period));
+                continue;
             }
-            if let Some(told) = entry["Count"].as_i64()
-                && told != count
-            {
-                self.fault(faults, format!("the stretch from {} counts {told}", entry["PeriodID"]));
+            if entry.count.is_some_and(|count| count != (to - from) as i64) {
+                let what = format!("the stretch from {} counts {:?}", entry.period, entry.count);
+                self.fault(faults, what);
             }
+            handled[from..to].fill(true);
         }
-        let begin = self.evidence.begin_unix;
-        let mut nominal = begin - (begin - phase).rem_euclid(distance) + distance;
-        // The very last one may still be on its way.
-        while nominal < self.evidence.end_unix - 120 {
-            let count = outcomes.remove(&nominal).unwrap_or(0);
-            if count != 1 {
-                self.fault(faults, format!("{nominal} has {count} outcomes"));
-            }
-            nominal += distance;
-        }
-        for nominal in outcomes.keys() {
-            if (nominal - phase).rem_euclid(distance) != 0 || *nominal <= begin {
-                self.fault(faults, format!("{nominal} is no period and has an outcome"));
+        for (nominal, handled) in nominals.iter().zip(handled) {
+            let surely_due = nominal - before_s > begin && nominal + after_s < end - UNSETTLED_S;
+            if surely_due && !handled {
+                self.fault(faults, format!("{nominal} has no outcome"));
             }
         }
     }
-}
-
-/// Seconds since 1970 of `YYYY-MM-DDTHH:MM:SSZ`.
-fn unix(text: &str) -> Option<i64> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // Days from a year that begins in March, so that the leap day is the last of it.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    Some((days - 719_468) * 86_400 + hour * 3_600 + minute * 60 + second)
 }

@@ -1,35 +1,30 @@
 //! The body that the simulation gives the machine: a disk, a thread that syncs, and sockets.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use kron_state::simulated::{Disk, Faulty};
 use kron_state::{
-    ActiveState, Change, Document, Epoch, EpochEvent, ExitStatus, Known, KnownRead, RunId, RunRead,
-    RunRecord, Store,
+    ActiveState, Change, ExitStatus, KnownRead, RunId, RunRead, RunRecord, Store, StoreError,
 };
-use krond::machine::{Action, Boot, Event, ExitReason, Machine, Recorded, Report, Ticket};
+use krond::machine::{Action, Boot, Event, ExitReason, Machine, Recorded, Report};
 
-use crate::process::ToSupervisor;
-use crate::scenario::{Sabotage, definitions};
-use crate::world::{Occurrence, World};
+use crate::checker::Fault;
+use crate::process::{Spawn, ToSupervisor};
+use crate::scenario::{Pace, Sabotage};
+use crate::sync::Write;
+use crate::tally::Happening;
+use crate::world::{Occurrence, Place, World};
 
 /// A daemon that lives.
 pub(crate) struct Daemon {
     machine: Machine,
-    store: Store<Faulty<Disk>>,
-    writes: VecDeque<Write>,
-    syncing: bool,
-    /// When it wants to be woken, as it was last put into the queue.
-    wake_at: Option<u64>,
-}
-
-/// Something on its way to the disk.
-enum Write {
-    Commit { ticket: Ticket, identity: Arc<str>, changes: Vec<Change> },
-    Restore { ticket: Ticket, identity: Arc<str>, document: Box<Document> },
-    Known { ticket: Ticket, known: Box<Known> },
-    Epoch(EpochEvent),
+    pub(crate) store: Store<Faulty<Disk>>,
+    /// Everything that waits to be written.
+    pub(crate) writes: VecDeque<Write>,
+    /// Whether the writing thread is at work.
+    pub(crate) syncing: bool,
+    /// When it wants to be woken, and where that is in the queue.
+    wake: Option<(u64, Place)>,
 }
 
 impl World {
@@ -53,7 +48,11 @@ impl World {
             Ok(found) => found,
             Err(error) => {
                 // A daemon that cannot read its state refuses to start; somebody tries again.
-                self.note(|| format!("refused: {error}"));
+                self.note(format_args!("refused: {error}"));
+                self.tally.count(Happening::StartRefused);
+                if let StoreError::Document { file, .. } = &error {
+                    self.look_into(file);
+                }
                 self.storage.reboot();
                 let delay = self.rng.between(1_000, 60_000);
                 self.after(delay, Occurrence::StartDaemon);
@@ -61,7 +60,15 @@ impl World {
             }
         };
         self.life += 1;
+        self.stop_asked = false;
         self.watched.clear();
+        // A write that was interrupted may have happened.
+        for identity in std::mem::take(&mut self.in_doubt) {
+            self.storage.take_note(&identity);
+        }
+        // No daemon but the one that launched it can be told more about a run than is on the disk.
+        let boot = self.boot;
+        self.processes.retain(|_, process| process.is_alive(boot));
         let mut recorded: Vec<Recorded> = scan.documents.into_iter().map(Recorded::from).collect();
         if self.scenario.sabotage == Sabotage::ForgetMarks {
             for document in &mut recorded {
@@ -70,7 +77,7 @@ impl World {
         }
         let boot = Boot {
             seed: self.rng.bits(),
-            jobs: definitions(&self.plans),
+            jobs: self.definitions(),
             machine_id: "simulated".to_owned(),
             known,
             recorded,
@@ -80,15 +87,34 @@ impl World {
                 .map(|f| (f.identity_hash, f.modified))
                 .collect(),
             latest_seen,
+            hooks: Vec::new(),
         };
+        self.born_unix = self.wall().unix();
         let (machine, actions) = Machine::boot(self.now(), boot);
         self.daemon =
-            Some(Daemon { machine, store, writes: VecDeque::new(), syncing: false, wake_at: None });
+            Some(Daemon { machine, store, writes: VecDeque::new(), syncing: false, wake: None });
         self.perform(actions);
+    }
+
+    /// Somebody finds out why the daemon refuses a document. One that was damaged more than once
+    /// may pass for one of another version; it is emptied, and so can be set aside.
+    fn look_into(&mut self, file: &str) {
+        match self.storage.identity_of(file) {
+            Some(identity) if self.damaged.contains(&identity) => self.storage.empty(file),
+            None if self.known_damaged => self.storage.empty(file),
+            identity => {
+                let what = format!("`{file}` cannot be used, and nobody has touched it");
+                self.faults.push(Fault::new(&identity.unwrap_or_default(), what));
+            }
+        }
     }
 
     /// Tells the machine something, and does what it says.
     pub(crate) fn feed(&mut self, event: Event) {
+        let deaf = self.scenario.sabotage == Sabotage::DeafToEnds;
+        if deaf && matches!(event, Event::Ended { .. }) {
+            return;
+        }
         let now = self.now();
         let Some(daemon) = &mut self.daemon else { return };
         let actions = daemon.machine.handle(now, event);
@@ -110,12 +136,15 @@ impl World {
         let life = self.life;
         match action {
             Action::Launch(launch) => {
-                self.note(|| format!("launch {} {}", launch.run, launch.period));
+                self.deed();
+                self.note(format_args!("launch {} {}", launch.run, launch.period));
                 let delay = self.message_delay();
                 let identity = launch.definition.job.identity().to_owned();
                 self.watched.insert(launch.run.clone());
                 let period = launch.period.to_string();
-                self.after(delay, Occurrence::Spawn(life, launch.run, identity, period));
+                let slept_ms = self.slept_ms;
+                let spawn = Spawn { life, run: launch.run, identity, period, slept_ms };
+                self.after(delay, Occurrence::Spawn(spawn));
             }
             Action::Release(run) => self.tell(&run, ToSupervisor::Release),
             Action::Abandon(run) => self.abandon(&run),
@@ -125,10 +154,12 @@ impl World {
                 if let Some(daemon) = &self.daemon
                     && let Err(error) = daemon.store.remove_run(&run)
                 {
-                    self.note(|| format!("cannot remove {run}: {error}"));
+                    self.note(format_args!("cannot remove {run}: {error}"));
                     self.die_if_crashed();
                 }
             }
+            // These worlds have no hooks.
+            Action::Deliver { .. } => {}
             Action::Adopt { active, .. } => self.adopt(&active),
             Action::Commit { ticket, identity, changes, .. } => {
                 if self.scenario.sabotage == Sabotage::ReleaseBeforeRecord
@@ -136,6 +167,7 @@ impl World {
                 {
                     self.tell(&active.run, ToSupervisor::Release);
                 }
+                self.deed();
                 self.write(Write::Commit { ticket, identity, changes });
             }
             Action::Restore { ticket, identity, document } => {
@@ -143,27 +175,33 @@ impl World {
             }
             Action::SaveKnown { ticket, known } => self.write(Write::Known { ticket, known }),
             Action::Epoch(event) => self.write(Write::Epoch(event)),
-            Action::Log(entry) => self.note(|| {
-                format!(
-                    "{} {:?} {:?} {:?}",
-                    entry.event, entry.identity, entry.period, entry.fields
-                )
-            }),
+            Action::Log(entry) => self.note(format_args!(
+                "{} {:?} {:?} {:?}",
+                entry.event, entry.identity, entry.period, entry.fields
+            )),
             Action::Reply { .. } => {}
             Action::Exit(reason) => {
-                self.note(|| format!("exit {reason:?}"));
+                self.note(format_args!("exit {reason:?}"));
                 let delay = match reason {
                     ExitReason::Stopped(_) => self.rng.between(1_000, 900_000),
-                    ExitReason::Persistence { .. } => self.rng.between(1_000, 60_000),
+                    ExitReason::Persistence { .. } => {
+                        self.tally.count(Happening::WriteFailed);
+                        self.rng.between(1_000, 60_000)
+                    }
                 };
                 self.daemon_gone(delay);
             }
         }
     }
 
-    fn write(&mut self, write: Write) {
-        if let Some(daemon) = &mut self.daemon {
-            daemon.writes.push_back(write);
+    /// The machine did something after which something may go wrong.
+    fn deed(&mut self) {
+        if let Pace::AfterDeeds(one_in) = self.scenario.pace
+            && self.known_unix.is_some()
+            && self.rng.one_in(one_in)
+        {
+            let delay = self.rng.of_any_size(1, self.scenario.fault_every_s * 1_000);
+            self.after(delay, Occurrence::Fault);
         }
     }
 
@@ -190,7 +228,7 @@ impl World {
         let command = kron_state::Process { pid: active.pid, start_ticks: active.start_ticks };
         let alive = self.is_alive(&active.boot_id, active.supervisor)
             || self.is_alive(&active.boot_id, command);
-        self.note(|| format!("adopt {run} alive={alive}"));
+        self.note(format_args!("adopt {run} alive={alive}"));
         if let Some(process) = self.processes.get_mut(&run) {
             process.told = false;
             self.notice_gone(&run);
@@ -210,7 +248,7 @@ impl World {
             Ok(RunRead::Record(record)) => Some(record),
             Ok(_) => None,
             Err(error) => {
-                self.note(|| format!("cannot read {run}: {error}"));
+                self.note(format_args!("cannot read {run}: {error}"));
                 self.unproven.insert(run.clone());
                 self.die_if_crashed();
                 None
@@ -218,85 +256,6 @@ impl World {
         };
         let report = Report { record, reaped };
         self.feed(Event::Ended { run: run.clone(), report });
-    }
-
-    /// The syncing thread has time for one write.
-    pub(crate) fn sync(&mut self, life: u64) {
-        if !self.daemon_lives(life) {
-            return;
-        }
-        if let Some((operations, power)) = self.crash_soon.take() {
-            self.storage.crash_after(operations);
-            self.crash_cuts_power = power;
-        }
-        let wall = self.wall();
-        self.storage.set_now(wall);
-        let Some(daemon) = &mut self.daemon else { return };
-        daemon.syncing = false;
-        let Some(write) = daemon.writes.pop_front() else { return };
-        let store = &daemon.store;
-        let mut marked = None;
-        let mut tickets = Vec::new();
-        let result = match write {
-            Write::Commit { ticket, identity, mut changes } => {
-                tickets.push(ticket);
-                // Whatever else waits for the same document is written with it.
-                daemon.writes.retain_mut(|other| match other {
-                    Write::Commit { ticket, identity: of, changes: more } if *of == identity => {
-                        tickets.push(*ticket);
-                        changes.append(more);
-                        false
-                    }
-                    _ => true,
-                });
-                marked = Some(identity.clone());
-                store.commit(&identity, &changes)
-            }
-            Write::Restore { ticket, identity, document } => {
-                tickets.push(ticket);
-                marked = Some(identity.clone());
-                store.restore(&identity, &document)
-            }
-            Write::Known { ticket, known } => {
-                tickets.push(ticket);
-                store.save_known(&known)
-            }
-            Write::Epoch(event) => store.append_epoch(&Epoch { at: wall, event }),
-        };
-        if self.die_if_crashed() {
-            return;
-        }
-        match result {
-            Ok(()) => {
-                if let Some(identity) = marked {
-                    self.storage.take_note(&identity);
-                }
-                for ticket in tickets {
-                    self.feed(Event::Durable(ticket));
-                }
-            }
-            Err(error) => {
-                self.note(|| format!("not durable: {error}"));
-                let message = error.to_string();
-                let ticket = tickets.first().copied().unwrap_or(Ticket(0));
-                self.feed(Event::NotDurable { ticket, identity: None, period: None, message });
-            }
-        }
-        self.plan_sync();
-    }
-
-    fn plan_sync(&mut self) {
-        let delay = if self.rng.one_in(300) {
-            self.rng.between(1_000, 80_000)
-        } else {
-            self.rng.between(1, 25)
-        };
-        let life = self.life;
-        let Some(daemon) = &mut self.daemon else { return };
-        if !daemon.syncing && !daemon.writes.is_empty() {
-            daemon.syncing = true;
-            self.after(delay, Occurrence::Sync(life));
-        }
     }
 
     fn plan_wake(&mut self) {
@@ -311,25 +270,29 @@ impl World {
         let Some(at) = wall.into_iter().chain(boot).min() else { return };
         let at = at.max(now);
         // An earlier one that is still in the queue does no harm.
-        if daemon.wake_at.is_none_or(|planned| planned <= now || planned > at) {
-            daemon.wake_at = Some(at);
-            self.at(at + jitter, Occurrence::Wake(life));
+        if daemon.wake.is_none_or(|(planned, _)| planned <= now || planned > at) {
+            let later = daemon.wake.take().map(|(_, place)| place);
+            let place = self.at(at + jitter, Occurrence::Wake(life));
+            if let Some(daemon) = &mut self.daemon {
+                daemon.wake = Some((at, place));
+            }
+            if let Some(later) = later {
+                self.take_back(later);
+            }
         }
     }
 
     pub(crate) fn kill_daemon(&mut self) {
         if self.daemon.is_some() {
-            let delay = if self.rng.one_in(3) {
-                self.rng.between(10_000, 2_000 * self.scenario.fault_every_s + 20_000)
-            } else {
-                self.rng.between(100, 5_000)
-            };
+            self.tally.count(Happening::DaemonKilled);
+            let delay =
+                if self.rng.one_in(3) { self.lull_ms() } else { self.rng.between(100, 5_000) };
             self.daemon_gone(delay);
         }
     }
 
     /// The daemon is gone, and its ends of all sockets.
-    fn daemon_gone(&mut self, restart_ms: u64) {
+    pub(crate) fn daemon_gone(&mut self, restart_ms: u64) {
         self.daemon = None;
         self.storage.reboot();
         let life = self.life;
@@ -345,27 +308,12 @@ impl World {
         self.after(restart_ms, Occurrence::StartDaemon);
     }
 
-    /// The disk stopped in the middle of an operation because the daemon, or the machine, did.
-    fn die_if_crashed(&mut self) -> bool {
-        if !self.storage.has_crashed() {
-            return false;
-        }
-        self.note(|| "crashed in the middle of a write".to_owned());
-        if self.crash_cuts_power {
-            self.cut_power();
-        } else {
-            let delay = self.rng.between(100, 60_000);
-            self.daemon_gone(delay);
-        }
-        true
-    }
-
     /// A supervisor writes its record; whether it is there.
     pub(crate) fn write_run(&mut self, run: &RunId, record: &RunRecord) -> bool {
         let written =
             self.storage.for_supervisors().is_ok_and(|s| s.write_run(run, record).is_ok());
         let run = run.clone();
-        self.note(|| format!("record of {run} written={written}"));
+        self.note(format_args!("record of {run} written={written}"));
         written
     }
 }

@@ -4,20 +4,39 @@ use kron_state::{ExitStatus, RunId};
 use krond::machine::{Event, ManualOverlap, Request, RequestId, StopMode};
 
 use crate::checker::Expectation;
-use crate::scenario::definitions;
+use crate::plan::{JobPlan, Window};
+use crate::scenario::Pace;
+use crate::tally::Happening;
 use crate::world::{Occurrence, World};
 
+/// Seconds by which the clock is put forward and back at most.
+const AHEAD_MAX_S: u64 = 5_000_000;
+const BACK_MAX_S: u64 = 2_000_000;
+/// How many times longer than the mean distance between two faults a lull lasts at most.
+const LULL_TIMES_MAX: u64 = 20;
+
 impl World {
-    /// Something goes wrong, and something else will.
+    /// Something goes wrong, and something else may.
     pub(crate) fn fault(&mut self) {
         if self.settling {
             return;
         }
         let mean_ms = self.scenario.fault_every_s * 1_000;
-        let next = self.rng.between(1, 2 * mean_ms);
-        self.after(next, Occurrence::Fault);
+        match self.scenario.pace {
+            Pace::Steady => {
+                let next = self.rng.between(1, 2 * mean_ms);
+                self.after(next, Occurrence::Fault);
+            }
+            // Misfortunes never come singly: what is being recovered from is struck again.
+            Pace::AfterDeeds(_) => {
+                if self.rng.one_in(3) {
+                    let next = self.rng.of_any_size(1, 100_000);
+                    self.after(next, Occurrence::Fault);
+                }
+            }
+        }
         let unkind = self.scenario.unkind;
-        match self.rng.below(14) {
+        match self.rng.below(15) {
             0 | 1 => self.kill_daemon(),
             2 => self.kill_any_supervisor(),
             3 => self.kill_any_command(),
@@ -28,24 +47,32 @@ impl World {
             8 if unkind.suspends => self.suspend_or_resume(),
             9 if unkind.manual => self.run_by_hand(),
             10 if unkind.disk_errors => {
-                let (from, length) = (self.rng.below(12), self.rng.between(1, 30));
+                let (from, length) = (self.rng.below(12), self.rng.of_any_size(1, 60));
                 self.storage.fail(from, length);
             }
-            11 => {
-                let mode = *self.rng.pick(&[StopMode::Leave, StopMode::Wait, StopMode::Kill]);
-                self.feed(Event::Stop(mode));
-            }
+            11 => self.stop(),
             12 if unkind.corruption => self.damage(),
             13 => {
-                let (daemon_too, operations) = (self.rng.one_in(2), self.rng.below(8));
-                self.crash_soon = Some((operations, daemon_too && unkind.power));
+                let (power_too, operations) = (self.rng.one_in(2), self.rng.below(8));
+                self.crash_soon = Some((operations, power_too && unkind.power));
             }
+            14 => self.ask(),
             _ => {}
+        }
+    }
+
+    fn stop(&mut self) {
+        let mode = *self.rng.pick(&[StopMode::Leave, StopMode::Wait, StopMode::Kill]);
+        if self.daemon.is_some() {
+            self.tally.count(Happening::Stopped);
+            self.stop_asked = true;
+            self.feed(Event::Stop(mode));
         }
     }
 
     fn kill_any_supervisor(&mut self) {
         if let Some(run) = self.any_run() {
+            self.tally.count(Happening::SupervisorKilled);
             self.kill_supervisor(&run);
         }
     }
@@ -54,6 +81,7 @@ impl World {
         if let Some(run) = self.any_run()
             && self.processes[&run].stage == crate::process::Stage::Running
         {
+            self.tally.count(Happening::CommandKilled);
             self.command_ends(&run, ExitStatus::Signal(9));
         }
     }
@@ -63,7 +91,7 @@ impl World {
         let alive: Vec<RunId> = self
             .processes
             .iter()
-            .filter(|(_, p)| p.boot == boot && (p.supervisor_alive || p.command_alive))
+            .filter(|(_, process)| process.is_alive(boot))
             .map(|(run, _)| run.clone())
             .collect();
         if alive.is_empty() { None } else { Some(self.rng.pick(&alive).clone()) }
@@ -71,6 +99,7 @@ impl World {
 
     /// Everything that was not synced is lost, and every process.
     pub(crate) fn cut_power(&mut self) {
+        self.tally.count(Happening::PowerCut);
         self.daemon = None;
         self.storage.lose_power();
         for (run, process) in &mut self.processes {
@@ -81,7 +110,8 @@ impl World {
             }
         }
         self.boot += 1;
-        let delay = self.rng.between(5_000, 600_000);
+        let delay =
+            if self.rng.one_in(4) { self.lull_ms() } else { self.rng.between(5_000, 600_000) };
         self.booted_ms = self.time_ms;
         self.after(delay, Occurrence::StartDaemon);
     }
@@ -90,10 +120,13 @@ impl World {
         let seconds: i64 = match self.rng.below(5) {
             0 => self.rng.between(1, 30) as i64,
             1 => -(self.rng.between(1, 30) as i64),
-            2 => self.rng.between(60, 20_000) as i64,
-            3 => -(self.rng.between(60, 20_000) as i64),
+            2 => self.rng.of_any_size(60, AHEAD_MAX_S) as i64,
+            3 => -(self.rng.of_any_size(60, BACK_MAX_S) as i64),
+            // More than is believed at once.
             _ => self.rng.between(90_000, 400_000) as i64,
         };
+        self.tally.count(Happening::ClockSet);
+        self.clock_set = true;
         self.wall_offset_ms += seconds * 1_000;
         // The timer is cancelled when the clock is set.
         let life = self.life;
@@ -102,37 +135,71 @@ impl World {
 
     /// The machine sleeps: both clocks go on and nothing happens.
     fn sleep(&mut self) {
-        let nap_ms = self.rng.between(1_000, self.scenario.fault_every_s * 1_000);
-        self.time_ms = (self.time_ms + nap_ms).min(self.scenario.span_s * 1_000);
+        self.tally.count(Happening::Slept);
+        let nap_ms = self.lull_ms();
+        let woken_ms = (self.time_ms + nap_ms).min(self.scenario.span_s * 1_000);
+        self.slept_ms += woken_ms - self.time_ms;
+        self.time_ms = woken_ms;
+    }
+
+    /// How long the machine sleeps or nobody starts a daemon again, where that takes long.
+    pub(crate) fn lull_ms(&mut self) -> u64 {
+        self.rng.of_any_size(10_000, self.scenario.fault_every_s * LULL_TIMES_MAX * 1_000)
     }
 
     fn edit(&mut self) {
-        let which = self.rng.below(self.plans.len() as u64) as usize;
-        let change = self.rng.below(5);
-        let seconds = self.rng.below(self.plans[which].rhythm.gap_s().min(7_200));
-        let plan = &mut self.plans[which];
+        self.tally.count(Happening::Edited);
+        let which = self.rng.below(self.plans().len() as u64) as usize;
+        let change = self.rng.below(6);
+        let rhythm = self.rng.pick(&self.scenario.jobs).rhythm;
+        let JobPlan { rhythm: present, concurrency, .. } = self.plans()[which];
+        let gap_s = present.gap_s().min(rhythm.gap_s());
+        let seconds = self.rng.below(gap_s.min(7_200));
+        let window = Window::new(&mut self.rng, gap_s, concurrency);
+        self.touched.insert(self.plans()[which].name.clone());
+        let plan = &mut self.plans_mut()[which];
         match change {
-            0 => plan.window_s = seconds,
+            0 => plan.window = window,
             1 => plan.suspend = !plan.suspend,
             2 => plan.concurrency = if plan.concurrency == "allow" { "forbid" } else { "allow" },
             3 => plan.defined = !plan.defined,
+            4 => {
+                plan.rhythm = rhythm;
+                plan.window = window;
+                plan.duration_max_s = plan.duration_max_s.min(2 * rhythm.gap_s());
+            }
             _ => plan.deadline_s = seconds,
         }
-        let jobs = definitions(&self.plans);
+        let jobs = self.definitions();
         self.feed(Event::Load { jobs, request: None });
     }
 
     fn suspend_or_resume(&mut self) {
-        let names: Vec<String> = self.plans.iter().map(|plan| plan.name.clone()).collect();
-        let name = self.rng.pick(&names).clone();
+        let name = self.any_job();
+        if self.daemon.is_none() {
+            return;
+        }
+        self.tally.count(Happening::Suspended);
+        self.touched.insert(name.clone());
         let request =
             if self.rng.one_in(2) { Request::Suspend(name) } else { Request::Resume(name) };
         self.feed(Event::Request { id: RequestId(0), request });
     }
 
+    /// Somebody wants to know how things are, which must change nothing.
+    fn ask(&mut self) {
+        let job = self.any_job();
+        for request in [Request::Status, Request::Jobs, Request::Job(job)] {
+            self.feed(Event::Request { id: RequestId(0), request });
+        }
+    }
+
     fn run_by_hand(&mut self) {
-        let names: Vec<String> = self.plans.iter().map(|plan| plan.name.clone()).collect();
-        let identity = self.rng.pick(&names).clone();
+        let identity = self.any_job();
+        if self.daemon.is_none() {
+            return;
+        }
+        self.tally.count(Happening::AskedByHand);
         let overlap =
             if self.rng.one_in(2) { ManualOverlap::Force } else { ManualOverlap::Respect };
         let request = Request::Run { identity, overlap };
@@ -141,13 +208,28 @@ impl World {
 
     /// A document is damaged while no daemon is there to notice.
     fn damage(&mut self) {
-        let names: Vec<String> = self.plans.iter().map(|plan| plan.name.clone()).collect();
-        let name = self.rng.pick(&names).clone();
+        let name = self.any_job();
         self.kill_daemon();
         let bits = self.rng.bits();
+        if self.rng.one_in(4) {
+            // What is known about all jobs: every one of them counts as new.
+            if self.storage.damage_known(bits) {
+                self.known_damaged = true;
+                self.tally.count(Happening::Damaged);
+                let names: Vec<String> = self.plans().iter().map(|p| p.name.clone()).collect();
+                self.touched.extend(names);
+            }
+            return;
+        }
         if self.storage.damage(&name, bits) {
+            self.tally.count(Happening::Damaged);
             self.damaged.insert(name);
         }
+    }
+
+    fn any_job(&mut self) -> String {
+        let which = self.rng.below(self.plans().len() as u64) as usize;
+        self.plans()[which].name.clone()
     }
 
     /// No more faults: whatever is missing comes back.
@@ -156,44 +238,48 @@ impl World {
         self.crash_soon = None;
         self.storage.mend();
         self.settled_unix = Some(self.wall_ms().div_euclid(1_000));
+        if self.stop_asked {
+            // It may wait for days.
+            self.kill_daemon();
+        }
         self.start_daemon();
-        for plan in &mut self.plans {
+        for plan in self.plans_mut() {
             plan.defined = true;
         }
-        let jobs = definitions(&self.plans);
+        let jobs = self.definitions();
         self.feed(Event::Load { jobs, request: None });
         self.feed(Event::Request { id: RequestId(0), request: Request::AcceptClock });
     }
 
     /// No more starts: what runs is left to its end.
     pub(crate) fn settle(&mut self) {
-        for plan in &mut self.plans {
+        for plan in self.plans_mut() {
             plan.suspend = true;
         }
-        let jobs = definitions(&self.plans);
+        let jobs = self.definitions();
         self.feed(Event::Load { jobs, request: None });
-        for plan in self.plans.clone() {
-            let request = Request::Suspend(plan.name);
+        for at in 0..self.plans().len() {
+            let request = Request::Suspend(self.plans()[at].name.clone());
             self.feed(Event::Request { id: RequestId(0), request });
         }
     }
 
     /// What must be true of each job in the end.
     pub(crate) fn expectations(&self) -> Vec<Expectation> {
-        let unkind = self.scenario.unkind;
-        let plain = !(unkind.clock || unkind.edits || unkind.suspends || unkind.corruption);
-        let expectation = |plan: &crate::scenario::JobPlan| {
-            let strict = plain && plan.window_s == 0;
+        let expectation = |plan: &JobPlan| {
+            let damaged = self.damaged.contains(&plan.name);
+            let plain = !(self.clock_set || damaged || self.touched.contains(&plan.name));
             // A run may be released a minute after it was judged, and told a while later; a
             // replacement waits for what it replaces.
-            let patient = plan.concurrency != "replace" && plain;
+            let patient = plain && plan.concurrency != "replace";
             Expectation {
                 identity: plan.name.clone(),
-                every: if strict { plan.rhythm.regular() } else { None },
+                periods: plain.then(|| plan.rhythm.periods()),
+                reach_s: plain.then(|| plan.window.reach_s()),
                 late_max_s: patient.then_some(plan.deadline_s as i64 + 60 + 95),
-                damaged: self.damaged.contains(&plan.name),
+                damaged,
             }
         };
-        self.plans.iter().map(expectation).collect()
+        self.plans().iter().map(expectation).collect()
     }
 }

@@ -10,14 +10,23 @@
 //!
 //! Development only: nothing that is shipped depends on this crate.
 
+pub mod calendar;
 pub mod checker;
 mod daemon;
 mod fault;
+pub mod ledger;
+mod plan;
 mod process;
 mod rng;
 mod scenario;
+mod soak;
 mod storage;
+mod sync;
+mod tally;
+mod trace;
 mod world;
 
 pub use scenario::{Sabotage, Scenario};
+pub use soak::{Soak, Verdict, Worlds};
+pub use tally::{Happening, Tally};
 pub use world::{Outcome, Tell, run};

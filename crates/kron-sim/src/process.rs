@@ -4,12 +4,15 @@
 //! to, a supervisor that loses its daemon before that ends the command and leaves proof, one that
 //! loses it later goes on and leaves the result.
 
-use kron_core::UtcSecond;
 use kron_state::{Cause, ExitStatus, Process, RunEnd, RunId, RunRecord};
 use krond::machine::{Event, Report, StartFailure, Urgency};
 
 use crate::scenario::Sabotage;
+use crate::tally::Happening;
 use crate::world::{Occurrence, World};
+
+/// How late the gate opens where that is broken on purpose, in milliseconds.
+const SLOW_GATE_MS: u64 = 3_600_000;
 
 /// A supervisor and its command.
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Supervised {
     pub(crate) outbox_until: u64,
     pub(crate) duration_ms: u64,
     pub(crate) stubborn: bool,
+    /// How long the machine had slept when it was launched.
+    pub(crate) slept_ms: u64,
     pub(crate) told: bool,
 }
 
@@ -45,6 +50,17 @@ pub(crate) enum Stage {
     Left,
 }
 
+/// A run that was launched.
+#[derive(Clone, Debug)]
+pub(crate) struct Spawn {
+    pub(crate) life: u64,
+    pub(crate) run: RunId,
+    pub(crate) identity: String,
+    pub(crate) period: String,
+    /// How long the machine had slept until then.
+    pub(crate) slept_ms: u64,
+}
+
 /// What a daemon sends to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToSupervisor {
@@ -54,13 +70,22 @@ pub(crate) enum ToSupervisor {
     Closed,
 }
 
+impl Supervised {
+    /// Whether anything of it is alive in this boot.
+    pub(crate) fn is_alive(&self, boot: u64) -> bool {
+        self.boot == boot && (self.supervisor_alive || self.command_alive)
+    }
+}
+
 impl World {
     /// A supervisor comes to be, and with it a command at its gate.
-    pub(crate) fn spawn(&mut self, life: u64, run: RunId, identity: String, period: String) {
+    pub(crate) fn spawn(&mut self, spawn: Spawn) {
+        let Spawn { life, run, identity, period, slept_ms } = spawn;
         if !self.daemon_lives(life) || self.cancelled.contains(&run) {
             return;
         }
         if self.scenario.unkind.start_failures && self.rng.one_in(12) {
+            self.tally.count(Happening::StartFailed);
             let failure = StartFailure {
                 category: kron_core::Category::System,
                 operation: "spawn".to_owned(),
@@ -72,7 +97,7 @@ impl World {
         }
         let ticks = self.boot_ms() / 10;
         let (supervisor, command) = (self.new_process(ticks), self.new_process(ticks));
-        let plan = self.plans.iter().find(|plan| plan.name == identity);
+        let plan = self.plans().iter().find(|plan| plan.name == identity);
         let duration_max_ms = plan.map_or(1, |plan| plan.duration_max_s.max(1)) * 1_000;
         let supervised = Supervised {
             identity,
@@ -91,6 +116,7 @@ impl World {
             outbox_until: 0,
             duration_ms: self.rng.between(1, duration_max_ms),
             stubborn: self.rng.one_in(5),
+            slept_ms,
             told: false,
         };
         self.processes.insert(run.clone(), supervised);
@@ -115,7 +141,10 @@ impl World {
 
     /// Sends something from a daemon to a supervisor, in order.
     pub(crate) fn tell(&mut self, run: &RunId, message: ToSupervisor) {
-        let delay = self.message_delay();
+        let mut delay = self.message_delay();
+        if self.scenario.sabotage == Sabotage::SlowGate && message == ToSupervisor::Release {
+            delay += SLOW_GATE_MS;
+        }
         let Some(process) = self.processes.get_mut(run) else { return };
         process.inbox_until = process.inbox_until.max(self.time_ms + delay);
         let at = process.inbox_until;
@@ -130,8 +159,8 @@ impl World {
         match (message, process.stage.clone()) {
             (ToSupervisor::Release, Stage::Gated) => self.execute(run),
             (ToSupervisor::Acknowledge, Stage::Reported(_)) => {
-                process.stage = Stage::Left;
-                process.supervisor_alive = false;
+                // Nothing is left of it but what it wrote.
+                self.processes.remove(run);
             }
             (ToSupervisor::Closed, Stage::Gated)
                 if self.scenario.sabotage == Sabotage::OpenGate =>
@@ -155,6 +184,7 @@ impl World {
 
     fn execute(&mut self, run: &RunId) {
         if self.scenario.unkind.start_failures && self.rng.one_in(12) {
+            self.tally.count(Happening::StartFailed);
             let (stage, message) = ("exec".to_owned(), "no such file or directory".to_owned());
             let Some(process) = self.processes.get_mut(run) else { return };
             process.command_alive = false;
@@ -187,7 +217,8 @@ impl World {
         process.command_alive = false;
         process.status = Some(status);
         let seen = process.supervisor_alive;
-        if let Some(witness) = self.witnesses.iter_mut().rfind(|w| w.run == run.as_str()) {
+        if let Some(at) = self.witness_of.get(run) {
+            let witness = &mut self.witnesses[*at];
             witness.seen = seen;
             witness.exit_code = match status {
                 ExitStatus::ExitCode(code) => Some(i64::from(code)),
@@ -247,10 +278,9 @@ impl World {
     /// A daemon that watches a run learns that nothing is left of it.
     pub(crate) fn notice_gone(&mut self, run: &RunId) {
         let life = self.life;
+        let boot = self.boot;
         let Some(process) = self.processes.get_mut(run) else { return };
-        let alive =
-            process.boot == self.boot && (process.supervisor_alive || process.command_alive);
-        if alive || process.told || !self.watched.contains(run) {
+        if process.is_alive(boot) || process.told || !self.watched.contains(run) {
             return;
         }
         process.told = true;
@@ -259,10 +289,17 @@ impl World {
         self.at(at, Occurrence::Gone(life, run.clone(), reaped));
     }
 
-    /// A daemon asks for the end of a run, by a signal to its supervisor.
+    /// A daemon asks for the end of a run, by a signal to its supervisor or, where that is dead, to
+    /// the command.
     pub(crate) fn end(&mut self, run: &RunId, urgency: Urgency) {
         let Some(process) = self.processes.get_mut(run) else { return };
-        if !process.supervisor_alive || process.boot != self.boot {
+        if process.boot != self.boot {
+            return;
+        }
+        if !process.supervisor_alive {
+            if process.command_alive && !(process.stubborn && urgency == Urgency::Terminate) {
+                self.after(20, Occurrence::CommandEnds(run.clone(), ExitStatus::Signal(9)));
+            }
             return;
         }
         match process.stage {
@@ -290,10 +327,5 @@ impl World {
                     && ((process.supervisor == recorded && process.supervisor_alive)
                         || (process.command == recorded && process.command_alive))
             })
-    }
-
-    pub(crate) fn wall(&self) -> UtcSecond {
-        let seconds = self.wall_ms().div_euclid(1_000);
-        UtcSecond::from_unix(seconds).expect("the simulated clock stays within four digits")
     }
 }

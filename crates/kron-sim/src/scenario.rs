@@ -1,11 +1,31 @@
 //! What is to happen: jobs, a span of time, and how unkind the world is.
+//!
+//! There are two kinds of worlds. A *busy* one lasts from hours to a year, and its jobs have up to
+//! [`PERIODS_BUSY_MAX`] periods each, so that runs, reports and writes overlap all the time. A
+//! *long* one lasts for years, with many jobs that run once a day, a week, a month or a year, over
+//! every change of clocks; it passes quickly, because nothing happens in between. In both, faults
+//! come with what happens and not with time, or most of them would find everybody asleep.
 
-use kron_config::{Format, Job, Loader, Options, Source};
-
+use crate::plan::{JobPlan, Rhythm, Window};
 use crate::rng::Rng;
 
-/// Where every simulated world begins: 2026-03-20, a week before clocks change in Europe.
-pub(crate) const BEGIN_UNIX: i64 = 1_773_964_800;
+/// Where every busy world begins: 2026-03-20, a week before clocks change in Europe.
+const BUSY_BEGIN_UNIX: i64 = 1_773_964_800;
+/// Where long worlds begin at the earliest: 2010-01-01.
+const LONG_BEGIN_UNIX: i64 = 1_262_304_000;
+/// Years after that in which they begin.
+const LONG_BEGIN_YEARS: u64 = 80;
+const DAY_S: u64 = 86_400;
+const YEAR_S: u64 = 31_557_600;
+/// Periods that one job may have in one busy history.
+const PERIODS_BUSY_MAX: u64 = 800;
+/// Periods that all jobs together may have in one long history.
+const PERIODS_LONG_MAX: u64 = 6_000;
+/// How many entries the histories of a world may keep: few, so that they are cut short all the
+/// time, but more than a job ever has runs at once.
+const HISTORIES_MAX: [usize; 3] = [12, 16, 24];
+/// What the machine does for each period, about: a launch and three records.
+const DEEDS_PER_PERIOD: u64 = 4;
 
 /// Everything about a history that is decided before it begins.
 #[derive(Clone, Debug)]
@@ -14,12 +34,18 @@ pub struct Scenario {
     pub seed: u64,
     /// How long the world lasts, in seconds, before it is left to settle.
     pub span_s: u64,
+    /// What the clock shows at the beginning.
+    pub(crate) begin_unix: i64,
     /// The jobs as first defined.
     pub(crate) jobs: Vec<JobPlan>,
     /// What may go wrong.
     pub(crate) unkind: Unkind,
+    /// When it does.
+    pub(crate) pace: Pace,
     /// The mean distance between two faults, in seconds.
     pub(crate) fault_every_s: u64,
+    /// Entries that a job's history keeps.
+    pub(crate) history_max: usize,
     /// What is broken on purpose.
     pub sabotage: Sabotage,
 }
@@ -42,6 +68,22 @@ pub enum Sabotage {
     OpenGate,
     /// What supervisors leave behind is not read.
     IgnoreRunRecords,
+    /// Outcomes of periods that do not run are not written.
+    DropOutcomes,
+    /// The machine is told a time that has yet to come.
+    HastyClock,
+    /// Jobs in Germany are told that there is no summer.
+    NoSummer,
+    /// Jobs are told that their windows are wider.
+    WideWindow,
+    /// Supervisors hear late that they may let a command go.
+    SlowGate,
+    /// A daemon is never told that a run has ended.
+    DeafToEnds,
+    /// The disk brings back a document that was replaced.
+    StaleDocument,
+    /// Something is left to chance that no seed decides.
+    Whim,
 }
 
 /// What may go wrong in a history; what does not may be judged more strictly.
@@ -57,129 +99,61 @@ pub(crate) struct Unkind {
     pub(crate) manual: bool,
 }
 
-/// A job that can be edited.
-#[derive(Clone, Debug)]
-pub(crate) struct JobPlan {
-    pub(crate) name: String,
-    pub(crate) rhythm: Rhythm,
-    pub(crate) window_s: u64,
-    pub(crate) concurrency: &'static str,
-    pub(crate) deadline_s: u64,
-    pub(crate) suspend: bool,
-    /// Seconds that a run lasts at most.
-    pub(crate) duration_max_s: u64,
-    pub(crate) defined: bool,
-}
-
-/// When a job's periods are.
+/// When faults come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rhythm {
-    /// Every so many minutes, a divisor of 60.
-    Minutes(u64),
-    /// Every hour at this minute.
-    Hourly(u64),
-    /// Every day at this time in this zone.
-    Daily(u64, u64, &'static str),
-    /// On this day of the month.
-    Monthly(u64),
+pub(crate) enum Pace {
+    /// At any time.
+    Steady,
+    /// After one in so many launches and records, soon or late.
+    AfterDeeds(u64),
 }
-
-impl Rhythm {
-    fn schedule(self) -> String {
-        match self {
-            Rhythm::Minutes(n) => format!("*/{n} * * * *"),
-            Rhythm::Hourly(minute) => format!("{minute} * * * *"),
-            Rhythm::Daily(hour, minute, zone) => format!("{minute} {hour} * * * @tz({zone})"),
-            Rhythm::Monthly(day) => format!("0 4 {day} * *"),
-        }
-    }
-
-    /// Seconds between two periods, at least.
-    pub(crate) fn gap_s(self) -> u64 {
-        match self {
-            Rhythm::Minutes(n) => n * 60,
-            Rhythm::Hourly(_) => 3_600,
-            Rhythm::Daily(..) => 82_800,
-            Rhythm::Monthly(_) => 28 * 86_400,
-        }
-    }
-
-    /// The distance and the phase of its nominal times in seconds since 1970, where both are fixed.
-    pub(crate) fn regular(self) -> Option<(i64, i64)> {
-        match self {
-            Rhythm::Minutes(n) => Some((n as i64 * 60, 0)),
-            Rhythm::Hourly(minute) => Some((3_600, minute as i64 * 60)),
-            Rhythm::Daily(hour, minute, "UTC") => {
-                Some((86_400, (hour * 3_600 + minute * 60) as i64))
-            }
-            Rhythm::Daily(..) | Rhythm::Monthly(_) => None,
-        }
-    }
-}
-
-impl JobPlan {
-    fn text(&self) -> String {
-        let JobPlan { name, window_s, concurrency, deadline_s, suspend, .. } = self;
-        let schedule = self.rhythm.schedule();
-        format!(
-            "{schedule} @win(after,{window_s}s) @policy(concurrency={concurrency},deadline={deadline_s}s,suspend={suspend}) name={name} command=/bin/true grace=5s\n"
-        )
-    }
-}
-
-/// The jobs that are defined now, as the loader makes them.
-pub(crate) fn definitions(plans: &[JobPlan]) -> Vec<Job> {
-    let text: String = plans.iter().filter(|plan| plan.defined).map(JobPlan::text).collect();
-    let mut loader = Loader::new(Options::default());
-    loader.load(&Source::new("simulated.krontab", &text), &Format::Krontab);
-    let loaded = loader.finish();
-    assert!(loaded.is_usable(), "{text}\n{:?}", loaded.diagnostics);
-    loaded.jobs
-}
-
-fn rhythm(rng: &mut Rng, span_s: u64) -> Rhythm {
-    let zones = ["UTC", "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
-    let fits = |rhythm: Rhythm| span_s / rhythm.gap_s() <= PERIODS_MAX && span_s > rhythm.gap_s();
-    loop {
-        let rhythm = match rng.below(4) {
-            0 => Rhythm::Minutes(*rng.pick(&[1, 5, 15, 30])),
-            1 => Rhythm::Hourly(rng.below(60)),
-            2 => Rhythm::Daily(rng.below(24), rng.below(60), rng.pick::<&str>(&zones)),
-            _ => Rhythm::Monthly(rng.between(1, 28)),
-        };
-        if fits(rhythm) {
-            return rhythm;
-        }
-    }
-}
-
-/// Periods one job may have in one history.
-const PERIODS_MAX: u64 = 800;
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// The scenario of a seed: half of them are busy, the others long.
     #[must_use]
     pub fn new(seed: u64) -> Scenario {
+        if seed.is_multiple_of(2) { Scenario::busy(seed) } else { Scenario::long(seed) }
+    }
+
+    /// A busy world.
+    #[must_use]
+    pub fn busy(seed: u64) -> Scenario {
         let mut rng = Rng::new(seed ^ 0x5CEA_A810);
-        let span_s = *rng.pick(&[7_200, 43_200, 7 * 86_400, 30 * 86_400, 366 * 86_400]);
-        let count = rng.between(1, 4);
-        let jobs = (0..count)
-            .map(|n| {
-                let rhythm = rhythm(&mut rng, span_s);
-                let window_s = if rng.one_in(2) { 0 } else { rng.below(rhythm.gap_s().min(7_200)) };
-                let duration_max_s = *rng.pick(&[1, 30, rhythm.gap_s() / 2, rhythm.gap_s() * 2]);
-                JobPlan {
-                    name: format!("job-{n}"),
-                    rhythm,
-                    window_s,
-                    concurrency: rng.pick::<&str>(&["forbid", "allow", "replace"]),
-                    deadline_s: *rng.pick(&[0, 2, 30, 600, 3_600, 90_000]),
-                    suspend: false,
-                    duration_max_s,
-                    defined: true,
-                }
-            })
-            .collect();
+        let span_s = *rng.pick(&[7_200, 43_200, 7 * DAY_S, 30 * DAY_S, 366 * DAY_S]);
+        let rhythms: Vec<Rhythm> =
+            (0..rng.between(1, 4)).map(|_| busy_rhythm(&mut rng, span_s)).collect();
+        let fault_every_s = (span_s / rng.between(10, 120)).max(5);
+        let deeds = DEEDS_PER_PERIOD * periods_of(&rhythms, span_s);
+        let pace = if rng.one_in(2) {
+            Pace::Steady
+        } else {
+            Pace::AfterDeeds((deeds * fault_every_s / span_s).max(1))
+        };
+        let begin_unix = BUSY_BEGIN_UNIX;
+        Scenario::with(rng, seed, Frame { begin_unix, span_s, rhythms, pace, fault_every_s })
+    }
+
+    /// A long world.
+    #[must_use]
+    pub fn long(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed ^ 0x1096_0DA1);
+        let begin_unix = LONG_BEGIN_UNIX + rng.below(LONG_BEGIN_YEARS * YEAR_S) as i64;
+        let count = rng.of_any_size(1, 40);
+        let rhythms: Vec<Rhythm> = (0..count).map(|_| Rhythm::rare(&mut rng)).collect();
+        let wanted_s = *rng.pick(&[1, 2, 4, 8, 12]) * YEAR_S;
+        let wanted = periods_of(&rhythms, wanted_s);
+        let span_s = (wanted_s * PERIODS_LONG_MAX / wanted.max(PERIODS_LONG_MAX)).max(30 * DAY_S);
+        let deeds = DEEDS_PER_PERIOD * periods_of(&rhythms, span_s).max(1);
+        let one_in = *rng.pick(&[8, 24, 80, 240]);
+        let fault_every_s = (span_s * one_in / deeds).clamp(60, span_s);
+        let pace = Pace::AfterDeeds(one_in);
+        Scenario::with(rng, seed, Frame { begin_unix, span_s, rhythms, pace, fault_every_s })
+    }
+
+    fn with(mut rng: Rng, seed: u64, frame: Frame) -> Scenario {
+        let Frame { begin_unix, span_s, rhythms, pace, fault_every_s } = frame;
+        let jobs = rhythms.into_iter().enumerate().map(|(n, rhythm)| job(&mut rng, n, rhythm));
+        let jobs = jobs.collect();
         let kind = rng.one_in(3);
         let mut may = |chance| !kind && rng.one_in(chance);
         let unkind = Unkind {
@@ -192,14 +166,76 @@ impl Scenario {
             start_failures: may(2),
             manual: may(2),
         };
-        let fault_every_s = (span_s / rng.between(10, 120)).max(5);
+        let history_max = *rng.pick(&HISTORIES_MAX);
         let sabotage = Sabotage::Nothing;
-        Scenario { seed, span_s, jobs, unkind, fault_every_s, sabotage }
+        Scenario {
+            seed,
+            span_s,
+            begin_unix,
+            jobs,
+            unkind,
+            pace,
+            fault_every_s,
+            history_max,
+            sabotage,
+        }
+    }
+
+    /// Whether the power is cut in it.
+    #[must_use]
+    pub fn loses_power(&self) -> bool {
+        self.unkind.power
     }
 
     /// Years of all jobs together.
     #[must_use]
     pub fn job_years(&self) -> f64 {
-        self.jobs.len() as f64 * self.span_s as f64 / (365.25 * 86_400.0)
+        self.jobs.len() as f64 * self.span_s as f64 / YEAR_S as f64
+    }
+}
+
+/// What the two kinds of worlds differ in.
+struct Frame {
+    begin_unix: i64,
+    span_s: u64,
+    rhythms: Vec<Rhythm>,
+    pace: Pace,
+    fault_every_s: u64,
+}
+
+/// About how many periods these have in that time.
+fn periods_of(rhythms: &[Rhythm], span_s: u64) -> u64 {
+    rhythms.iter().map(|rhythm| span_s / rhythm.gap_s()).sum()
+}
+
+fn busy_rhythm(rng: &mut Rng, span_s: u64) -> Rhythm {
+    let fits =
+        |rhythm: Rhythm| span_s / rhythm.gap_s() <= PERIODS_BUSY_MAX && span_s > rhythm.gap_s();
+    loop {
+        let rhythm = match rng.below(4) {
+            0 => Rhythm::Minutes(*rng.pick(&[1, 5, 15, 30])),
+            1 => Rhythm::Hours(1, rng.below(60)),
+            _ => Rhythm::rare(rng),
+        };
+        if fits(rhythm) {
+            return rhythm;
+        }
+    }
+}
+
+fn job(rng: &mut Rng, n: usize, rhythm: Rhythm) -> JobPlan {
+    let gap_s = rhythm.gap_s();
+    let concurrency = rng.pick::<&str>(&["forbid", "allow", "replace"]);
+    // A run that lasts for weeks tells no more than one that lasts for days.
+    let long_s = if gap_s > 2 * DAY_S { 2 * DAY_S } else { 2 * gap_s };
+    JobPlan {
+        name: format!("job-{n}"),
+        rhythm,
+        window: Window::new(rng, gap_s, concurrency),
+        concurrency,
+        deadline_s: *rng.pick(&[0, 2, 30, 600, 3_600, 90_000, 10 * DAY_S]),
+        suspend: false,
+        duration_max_s: *rng.pick(&[1, 30, long_s / 4, long_s]),
+        defined: true,
     }
 }

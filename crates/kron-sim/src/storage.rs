@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kron_core::UtcSecond;
 use kron_state::simulated::{Disk, Fault, Faulty};
 use kron_state::{Directory as _, Operation, Store, StoreError, document_file};
-use serde_json::Value;
 
+use crate::ledger::{Active, Record, active_of};
 use crate::rng::Rng;
-use crate::scenario::Sabotage;
+use crate::scenario::{Sabotage, Scenario};
 
-/// Few enough that histories are cut short all the time.
-const HISTORY_MAX: usize = 16;
 /// The longest document that is looked at.
 const BYTES_MAX: u64 = 1 << 20;
+/// One in so many writes is undone where that is broken on purpose.
+const STALE_ONE_IN: u64 = 10;
+/// What is known about all jobs.
+const KNOWN_FILE: &str = "known.json";
 const ERRORS: [i32; 4] = [5, 28, 122, 30]; // EIO, ENOSPC, EDQUOT, EROFS
 
 /// A disk that stops or fails at a given operation.
@@ -23,10 +25,13 @@ pub(crate) struct Storage {
     trip: Arc<Mutex<Trip>>,
     rng: Rng,
     sabotage: Sabotage,
-    /// Every entry of a history that was ever durable, by job and by run or period.
-    pub(crate) ledger: BTreeMap<String, BTreeMap<String, Value>>,
-    /// Marks as they became durable.
-    pub(crate) marks: Vec<(String, String)>,
+    history_max: usize,
+    /// The names of documents, by job.
+    files: BTreeMap<String, String>,
+    /// What was ever durable, by job.
+    pub(crate) records: BTreeMap<String, Record>,
+    /// Documents as they were when they were last taken in, where one is to be brought back.
+    stale: BTreeMap<String, Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -35,47 +40,48 @@ struct Trip {
     crash_at: Option<u64>,
     crashed: bool,
     failing: Option<(u64, u64)>,
+    failed: u64,
 }
 
 impl Storage {
-    pub(crate) fn new(seed: u64, sabotage: Sabotage) -> Storage {
+    pub(crate) fn new(scenario: &Scenario) -> Storage {
+        let file = |name: &String| (name.clone(), document_file(name));
         Storage {
             disk: Disk::new(),
             trip: Arc::default(),
-            rng: Rng::new(seed ^ 0xD15C),
-            sabotage,
-            ledger: BTreeMap::new(),
-            marks: Vec::new(),
+            rng: Rng::new(scenario.seed ^ 0xD15C),
+            sabotage: scenario.sabotage,
+            history_max: scenario.history_max,
+            files: scenario.jobs.iter().map(|job| file(&job.name)).collect(),
+            records: BTreeMap::new(),
+            stale: BTreeMap::new(),
         }
     }
 
     /// The store as a new daemon opens it.
     pub(crate) fn open(&self) -> Result<Store<Faulty<Disk>>, StoreError> {
-        Store::open(self.faulty(), HISTORY_MAX)
-    }
-
-    /// The store as supervisors see it. A daemon's crash is not theirs.
-    pub(crate) fn for_supervisors(&self) -> Result<Store<Faulty<Disk>>, StoreError> {
-        let trip = self.trip.clone();
-        let disk = Faulty::new(self.disk.clone(), move |_, _| lock(&trip).pass(None));
-        Store::open(disk, HISTORY_MAX)
-    }
-
-    fn faulty(&self) -> Faulty<Disk> {
         let trip = self.trip.clone();
         let swallowed = match self.sabotage {
             Sabotage::SkipDirectorySync => Some(Operation::SyncDirectory),
             Sabotage::SkipFileSync => Some(Operation::SyncFile),
             _ => None,
         };
-        Faulty::new(self.disk.clone(), move |operation, _| {
+        let disk = Faulty::new(self.disk.clone(), move |operation, _| {
             if swallowed == Some(operation) {
                 return Fault::Swallowed;
             }
             let mut trip = lock(&trip);
             let crash_at = trip.crash_at;
-            trip.pass(crash_at)
-        })
+            trip.pass(operation, crash_at)
+        });
+        Store::open(disk, self.history_max)
+    }
+
+    /// The store as supervisors see it. A daemon's crash is not theirs.
+    pub(crate) fn for_supervisors(&self) -> Result<Store<Faulty<Disk>>, StoreError> {
+        let trip = self.trip.clone();
+        let pass = move |operation, _: &str| lock(&trip).pass(operation, None);
+        Store::view(Faulty::new(self.disk.clone(), pass), self.history_max)
     }
 
     pub(crate) fn set_now(&self, now: UtcSecond) {
@@ -87,6 +93,11 @@ impl Storage {
         let mut trip = lock(&self.trip);
         let begin = trip.operations + from;
         trip.failing = Some((begin, begin + length));
+    }
+
+    /// Operations that failed or were cut short.
+    pub(crate) fn failed(&self) -> u64 {
+        lock(&self.trip).failed
     }
 
     /// After so many operations the daemon stops in the middle of what it does.
@@ -123,8 +134,16 @@ impl Storage {
 
     /// Damages the document of a job; whether there was one.
     pub(crate) fn damage(&self, identity: &str, bits: u64) -> bool {
-        let file = document_file(identity);
-        let Ok(Some(contents)) = self.disk.read(&file, BYTES_MAX) else { return false };
+        self.files.get(identity).is_some_and(|file| self.damage_file(file, bits))
+    }
+
+    /// Damages what is known about all jobs; whether there was anything.
+    pub(crate) fn damage_known(&self, bits: u64) -> bool {
+        self.damage_file(KNOWN_FILE, bits)
+    }
+
+    fn damage_file(&self, file: &str, bits: u64) -> bool {
+        let Ok(Some(contents)) = self.disk.read(file, BYTES_MAX) else { return false };
         let mut bytes = contents.bytes;
         let at = (bits >> 8) as usize % bytes.len().max(1);
         if bits & 1 == 0 {
@@ -132,39 +151,71 @@ impl Storage {
         } else if let Some(byte) = bytes.get_mut(at) {
             *byte ^= 1 << (bits >> 1 & 7);
         }
-        self.disk.put(&file, &bytes);
+        self.disk.put(file, &bytes);
         true
+    }
+
+    /// The job whose document has this name.
+    pub(crate) fn identity_of(&self, file: &str) -> Option<String> {
+        self.files.iter().find(|(_, name)| *name == file).map(|(identity, _)| identity.clone())
+    }
+
+    pub(crate) fn empty(&self, file: &str) {
+        self.disk.put(file, b"");
     }
 
     /// Takes in what is recorded about a job now.
     pub(crate) fn take_note(&mut self, identity: &str) {
-        let Some(document) = self.document(identity) else { return };
-        if let Some(mark) = document["LastHandledPeriodID"].as_str() {
-            self.marks.push((identity.to_owned(), mark.to_owned()));
+        let Some(bytes) = self.bytes(identity) else { return };
+        match self.records.get_mut(identity) {
+            Some(record) => record.take_in(&bytes),
+            None => self.records.entry(identity.to_owned()).or_default().take_in(&bytes),
         }
-        let entries = self.ledger.entry(identity.to_owned()).or_default();
-        for entry in document["History"].as_array().into_iter().flatten() {
-            let key = entry["RunID"].as_str().or(entry["PeriodID"].as_str()).unwrap_or_default();
-            entries.insert(key.to_owned(), entry.clone());
+        if self.sabotage == Sabotage::StaleDocument {
+            self.bring_back(identity, bytes);
         }
     }
 
-    pub(crate) fn document(&self, identity: &str) -> Option<Value> {
-        let contents = self.disk.read(&document_file(identity), BYTES_MAX).ok()??;
-        serde_json::from_slice(&contents.bytes).ok()
+    /// Puts the document before this one back, now and then.
+    fn bring_back(&mut self, identity: &str, bytes: Vec<u8>) {
+        let stale = self.stale.insert(identity.to_owned(), bytes);
+        if let Some(stale) = stale.filter(|_| self.rng.one_in(STALE_ONE_IN)) {
+            self.disk.put(&self.files[identity], &stale);
+        }
+    }
+
+    /// What is recorded as active, by job.
+    pub(crate) fn active(&self) -> BTreeMap<String, Vec<Active>> {
+        let active = |name: &String| Some((name.clone(), active_of(&self.bytes(name)?)?));
+        self.files.keys().filter_map(active).collect()
+    }
+
+    fn bytes(&self, identity: &str) -> Option<Vec<u8>> {
+        Some(self.disk.read(self.files.get(identity)?, BYTES_MAX).ok()??.bytes)
     }
 }
 
 impl Trip {
-    fn pass(&mut self, crash_at: Option<u64>) -> Fault {
+    fn pass(&mut self, operation: Operation, crash_at: Option<u64>) -> Fault {
         self.operations += 1;
-        if crash_at.is_some_and(|at| self.operations > at) {
-            self.crashed = true;
-            return Fault::Errno(5);
+        match crash_at {
+            // The last write is torn: half of it is there.
+            Some(at) if self.operations == at + 1 && operation == Operation::Write => {
+                return Fault::Short;
+            }
+            Some(at) if self.operations > at => {
+                self.crashed = true;
+                return Fault::Errno(5);
+            }
+            _ => {}
         }
         match self.failing {
             Some((from, to)) if self.operations >= from && self.operations < to => {
-                Fault::Errno(ERRORS[self.operations as usize % ERRORS.len()])
+                self.failed += 1;
+                let error = ERRORS[self.operations as usize % ERRORS.len()];
+                // A disk that is almost full takes some of what it is given.
+                let short = operation == Operation::Write && self.operations.is_multiple_of(3);
+                if short { Fault::Short } else { Fault::Errno(error) }
             }
             _ => Fault::None,
         }

@@ -9,6 +9,7 @@
 
 use kron_core::{Outcome, UtcSecond};
 
+use crate::delivery::{Delivery, DeliveryId};
 use crate::document::{ActiveState, Document, HistoryEntry, PeriodRef, Replacing};
 use crate::run::{Ending, ExitStatus, RunId};
 
@@ -54,6 +55,10 @@ pub enum Change {
     /// The start of this period is on its way and not recorded yet, and a later one is about to
     /// be. It opens no period that is handled already.
     Owe(UtcSecond),
+    /// A hook is to be told.
+    Notify(Box<Delivery>),
+    /// A hook was told, or is not told any more.
+    Delivered(DeliveryId),
 }
 
 /// A change that does not fit its document.
@@ -87,7 +92,9 @@ impl Document {
                 if self.active().any(|active| active.run == *run && active.executed) {
                     return Err(Inapplicable::Executed(run.clone()));
                 }
-                self.take_active(run)?;
+                let never_was = self.take_active(run)?;
+                // While it was active it counted as executed, also for a mark that was moved back.
+                self.executed_ahead.retain(|ahead| never_was.period.nominal() != Some(*ahead));
             }
             Change::Start(run) => self.start(run)?,
             Change::Finish { run, ending, status, at, output_dropped } => {
@@ -117,7 +124,8 @@ impl Document {
                 self.history.push(HistoryEntry {
                     outcome: Some(*outcome),
                     nominal_time: Some(*nominal),
-                    chosen_time: *chosen,
+                    // Of a stretch it is the last period's, which only the mark tells.
+                    chosen_time: chosen.filter(|_| stretch.is_none()),
                     completed_at: Some(*at),
                     reason: Some(reason.clone()),
                     last_period: stretch.map(|(last, _)| last),
@@ -126,6 +134,8 @@ impl Document {
                 });
             }
             Change::Replace(replacing) => self.replacing = *replacing,
+            Change::Notify(delivery) => self.deliveries.push((**delivery).clone()),
+            Change::Delivered(id) => self.deliveries.retain(|delivery| delivery.id != *id),
             Change::Owe(nominal) => {
                 // What the mark has passed without its being owed has its outcome, and what is
                 // active is recorded.
@@ -138,39 +148,6 @@ impl Document {
         }
         self.trim(history_max);
         Ok(())
-    }
-
-    /// Puts the mark where somebody wants it, also back, and leaves an entry that says so. What
-    /// the history says was executed is not executed again even then.
-    pub(crate) fn reset(&mut self, to: Option<UtcSecond>, at: UtcSecond, history_max: usize) {
-        let show =
-            |mark: Option<UtcSecond>| mark.map_or("none".to_owned(), |mark| mark.to_string());
-        let from = self.last_handled;
-        let entry = |period: UtcSecond| HistoryEntry {
-            nominal_time: Some(period),
-            completed_at: Some(at),
-            reason: Some(format!("mark reset from {} to {}", show(from), show(to))),
-            ..HistoryEntry::new(PeriodRef::Period(period))
-        };
-        let recorded = self
-            .history
-            .iter()
-            .rfind(|entry| to.is_some() && entry.nominal_time == to && entry.outcome.is_some());
-        self.last_outcome = match (to, recorded) {
-            (Some(_), Some(entry)) => entry.outcome,
-            (Some(_), None) => Some(Outcome::Missed),
-            (None, _) => None,
-        };
-        self.last_chosen_time = recorded.and_then(|entry| entry.chosen_time);
-        self.last_nominal_time = to;
-        self.last_handled = to;
-        let executed = self.history.iter().filter(|entry| entry.outcome == Some(Outcome::Executed));
-        self.executed_ahead.extend(executed.filter_map(|entry| entry.nominal_time));
-        self.executed_ahead.retain(|nominal| to.is_none_or(|to| *nominal > to));
-        self.executed_ahead.sort_unstable();
-        self.executed_ahead.dedup();
-        self.history.extend(to.or(from).map(entry));
-        self.trim(history_max);
     }
 
     fn arm(&mut self, active: ActiveState) -> Result<(), Inapplicable> {
@@ -247,7 +224,7 @@ impl Document {
 
     /// Drops the entries that were final first, beyond the cap, but never that of an active run.
     /// A run that took long is thus still there when its end is recorded.
-    fn trim(&mut self, history_max: usize) {
+    pub(crate) fn trim(&mut self, history_max: usize) {
         let excess = self.history.len().saturating_sub(history_max);
         if excess == 0 {
             return;

@@ -166,25 +166,58 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What to do about it, with `path` as the file's name.
+    /// What to do about it, with `path` as the name of a file or directory inside of the state
+    /// directory, where everything is krond's own.
     #[must_use]
     pub fn hint(&self, path: &str) -> String {
+        let word = shell_word(path);
         match self {
             Refusal::Symlink | Refusal::Kind { .. } => {
                 format!("find out who put it there, and move `{path}` away")
             }
             Refusal::Owner { wanted, .. } => {
-                format!("check what it holds, then `chown {wanted} '{path}'`")
+                format!("check what it holds, then `chown {wanted} {word}`")
             }
             Refusal::Mode { wanted, .. } => {
-                format!("check what it holds, then `chmod {wanted:04o} '{path}'`")
+                format!("check what it holds, then `chmod {wanted:04o} {word}`")
             }
-            Refusal::Links(_) => format!(
-                "find its other names with `find / -xdev -samefile '{path}'` and remove them"
-            ),
+            Refusal::Links(_) => {
+                format!("find its other names with `find / -xdev -samefile {word}` and remove them")
+            }
             Refusal::TooLong { .. } => format!("look into `{path}`, and move it away"),
         }
     }
+
+    /// What to do about it, with `path` as what was named as state directory. People name by
+    /// mistake what belongs to the system or to others, so that nothing is to be changed or moved
+    /// that does not clearly hold state.
+    pub(crate) fn directory_hint(&self, path: &str, has_state: bool) -> String {
+        match self {
+            Refusal::Owner { found, .. } if has_state => {
+                format!("run it as user {found}, who owns `{path}`")
+            }
+            Refusal::Owner { found, .. } => format!(
+                "name a directory of krond's own with `--state-dir`; if `{path}` is that, run it \
+                 as user {found}, who owns it"
+            ),
+            Refusal::Mode { .. } if has_state => self.hint(path),
+            Refusal::Symlink => {
+                format!("name the directory itself with `--state-dir`, not the link `{path}`")
+            }
+            Refusal::Kind { .. }
+            | Refusal::Mode { .. }
+            | Refusal::Links(_)
+            | Refusal::TooLong { .. } => format!(
+                "name a directory of krond's own with `--state-dir` instead of `{path}`; one that \
+                 is not there is made"
+            ),
+        }
+    }
+}
+
+/// A path as one word of a shell's command.
+fn shell_word(path: &str) -> String {
+    format!("'{}'", path.replace('\'', r"'\''"))
 }
 
 /// Kinds of things that have a name in a directory.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::delivery::Delivery;
+use crate::instant;
 use crate::migration::{MIGRATIONS, migrate};
 use crate::run::{Ending, RunId};
 use crate::sealed;
@@ -53,6 +55,9 @@ pub struct Document {
     /// not executed again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed_ahead: Vec<UtcSecond>,
+    /// Who has still to be told what, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliveries: Vec<Delivery>,
     /// What happened to recent periods and runs, oldest first.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub history: Vec<HistoryEntry>,
@@ -114,7 +119,9 @@ struct WrittenActive {
     period: PeriodRef,
     #[serde(rename = "PID")]
     pid: i32,
+    #[serde(deserialize_with = "instant::deserialize")]
     started_at: UtcSecond,
+    #[serde(deserialize_with = "instant::deserialize")]
     chosen_time: UtcSecond,
     #[serde(rename = "RunID")]
     run: Option<RunId>,
@@ -225,7 +232,11 @@ pub struct HistoryEntry {
     #[serde(default, rename = "RunID", skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     /// When the run was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "instant::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub started_at: Option<UtcSecond>,
     /// How the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -299,7 +310,7 @@ impl TryFrom<String> for PeriodRef {
         if text.starts_with("manual/") {
             return Ok(PeriodRef::Manual(text.into()));
         }
-        UtcSecond::parse(&text).map(PeriodRef::Period).map_err(|finding| finding.message)
+        instant::parse(&text).map(PeriodRef::Period).map_err(|finding| finding.message)
     }
 }
 
@@ -322,10 +333,10 @@ impl std::fmt::Display for PeriodRef {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// They are no JSON, or not the JSON that was written: to be set aside.
-    #[error("not readable: {0}")]
+    #[error("{0}")]
     Unreadable(String),
     /// They are JSON that this version cannot use: to be left alone.
-    #[error("not usable: {0}")]
+    #[error("{0}")]
     Incompatible(String),
 }
 
@@ -334,6 +345,15 @@ impl DocumentError {
     pub(crate) fn of_identity(found: &str) -> DocumentError {
         let found = found.escape_debug();
         DocumentError::Incompatible(format!("it belongs to the identity `{found}`"))
+    }
+
+    /// What the bytes are, to be said before the cause: `not readable` or `not usable`.
+    #[must_use]
+    pub const fn verdict(&self) -> &'static str {
+        match self {
+            DocumentError::Unreadable(_) => "not readable",
+            DocumentError::Incompatible(_) => "not usable",
+        }
     }
 
     /// The category of the error.
@@ -361,6 +381,7 @@ impl Document {
             other_active: Vec::new(),
             replacing: None,
             owed: Vec::new(),
+            deliveries: Vec::new(),
             executed_ahead: Vec::new(),
             history: Vec::new(),
             unknown: Map::new(),
@@ -431,11 +452,11 @@ fn null_as_empty<'de, D: Deserializer<'de>>(
 /// Values that are texts, with the empty text for an absent one.
 pub(crate) mod text {
     use std::fmt::Display;
-    use std::str::FromStr;
 
-    use kron_core::Finding;
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use crate::instant::Written;
 
     pub(crate) fn serialize<T: Display, S: Serializer>(
         value: &Option<T>,
@@ -447,13 +468,13 @@ pub(crate) mod text {
         }
     }
 
-    pub(crate) fn deserialize<'de, T: FromStr<Err = Finding>, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: Written, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|finding: Finding| D::Error::custom(finding.message))
+        T::read(&text).map(Some).map_err(|finding| D::Error::custom(finding.message))
     }
 }

@@ -83,11 +83,11 @@ pub enum EpochEvent {
         /// Why, such as `synchronised` or `asked`.
         reason: String,
     },
-    /// A job's mark was moved on purpose.
+    /// A job's mark was moved on purpose, or what is known of it brought back from the future.
     Reset {
         /// The job.
         identity: String,
-        /// Where the mark was.
+        /// Where the mark was, or the latest of the times that were brought back.
         from: Option<UtcSecond>,
         /// Where it was put.
         to: Option<UtcSecond>,
@@ -119,10 +119,27 @@ impl EpochLog {
 }
 
 impl EpochLog {
-    /// The latest time that any daemon is known to have seen, on whatever clock.
+    /// The latest time that any daemon is known to have seen, on whatever clock it believed.
     #[must_use]
     pub fn latest(&self) -> Option<UtcSecond> {
+        let mut held = false;
         let seen = self.epochs.iter().map(|epoch| {
+            match &epoch.event {
+                // What it showed before counts, what it shows now does not.
+                EpochEvent::ClockHeld { from, .. } => {
+                    held = true;
+                    return Some(*from);
+                }
+                EpochEvent::ClockAccepted { .. } => held = false,
+                // Whatever clock it finds, a daemon believes at its start. What its predecessor
+                // left while it did not believe its own says nothing.
+                EpochEvent::Crash { .. } | EpochEvent::Start { .. } if held => {
+                    held = false;
+                    return None;
+                }
+                _ if held => return None,
+                _ => {}
+            }
             let told = match &epoch.event {
                 EpochEvent::ClockStep { from, .. } => Some(*from),
                 EpochEvent::Crash { alive_until } => *alive_until,
@@ -132,6 +149,17 @@ impl EpochLog {
             told.max(Some(epoch.at))
         });
         seen.max().flatten()
+    }
+
+    /// Whether the last daemon did not believe its clock at the end.
+    #[must_use]
+    pub fn ends_in_doubt(&self) -> bool {
+        let about = |epoch: &&Epoch| {
+            use EpochEvent::{ClockAccepted, ClockHeld, Start};
+            matches!(epoch.event, ClockHeld { .. } | ClockAccepted { .. } | Start { .. })
+        };
+        let last = self.epochs.iter().rfind(about);
+        last.is_some_and(|epoch| matches!(epoch.event, EpochEvent::ClockHeld { .. }))
     }
 }
 

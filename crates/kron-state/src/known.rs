@@ -49,12 +49,51 @@ pub struct KnownJob {
     /// When its last suspension was lifted; nothing due until then runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<UtcSecond>,
+    /// Whether no file defines it any more. When one does again the job is new, but for what was
+    /// asked for by hand.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub removed: bool,
     /// Whether it has a state document; one that is not there is then lost, not new.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_state: bool,
     /// Fields of a newer version.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// The times that are known about a job, each of which keeps from running what was due until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownTime {
+    /// [`KnownJob::created_at`].
+    CreatedAt,
+    /// [`KnownJob::effective_from`].
+    EffectiveFrom,
+    /// [`KnownJob::resumed_at`].
+    ResumedAt,
+}
+
+impl KnownTime {
+    /// Its key.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            KnownTime::CreatedAt => "CreatedAt",
+            KnownTime::EffectiveFrom => "EffectiveFrom",
+            KnownTime::ResumedAt => "ResumedAt",
+        }
+    }
+}
+
+/// A time of a job that lies in the future, where only a wrong clock can have put it. Nothing of
+/// the job runs before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownAhead {
+    /// The job.
+    pub identity: Box<str>,
+    /// Which time.
+    pub time: KnownTime,
+    /// Where it lies.
+    pub at: UtcSecond,
 }
 
 /// Fields of a newer version, at the cost of one word where there are none.
@@ -113,6 +152,18 @@ impl Known {
         Ok(known)
     }
 
+    /// Every time that lies in the future, by identity.
+    #[must_use]
+    pub fn ahead_of(&self, now: UtcSecond) -> Vec<KnownAhead> {
+        let times = self.jobs.iter().flat_map(|(identity, job)| {
+            job.times().into_iter().map(move |(time, at)| (identity, time, at))
+        });
+        times
+            .filter(|(_, _, at)| *at > now)
+            .map(|(identity, time, at)| KnownAhead { identity: identity.clone(), time, at })
+            .collect()
+    }
+
     /// The bytes to store: one line of JSON with its checksum.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -121,6 +172,24 @@ impl Known {
 }
 
 impl KnownJob {
+    /// Brings every time that lies in the future to the present. That never runs the past: what
+    /// was due until now stays undone.
+    pub(crate) fn bring_back(&mut self, now: UtcSecond) {
+        self.created_at = self.created_at.min(now);
+        self.effective_from = self.effective_from.map(|at| at.min(now));
+        self.resumed_at = self.resumed_at.map(|at| at.min(now));
+    }
+
+    fn times(&self) -> impl IntoIterator<Item = (KnownTime, UtcSecond)> {
+        [
+            Some((KnownTime::CreatedAt, self.created_at)),
+            self.effective_from.map(|at| (KnownTime::EffectiveFrom, at)),
+            self.resumed_at.map(|at| (KnownTime::ResumedAt, at)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
     /// A job that is loaded for the first time.
     #[must_use]
     pub fn new(created_at: UtcSecond, decision_hash: &str) -> KnownJob {
@@ -131,6 +200,7 @@ impl KnownJob {
             suspended: false,
             suspend_override: None,
             resumed_at: None,
+            removed: false,
             has_state: false,
             unknown: Unknown::default(),
         }

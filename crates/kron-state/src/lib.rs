@@ -12,11 +12,14 @@
 //! alone and refused.
 
 mod change;
+mod delivery;
 mod directory;
 mod document;
 mod epoch;
+mod instant;
 mod known;
 mod lock;
+mod mark;
 mod migration;
 mod real;
 mod replace;
@@ -28,17 +31,19 @@ mod store;
 mod summary;
 
 pub use change::{Change, Inapplicable};
+pub use delivery::{Delivery, DeliveryId};
 pub use directory::{Contents, Directory, FileError, FileKind, Operation, Refusal};
 pub use document::{
     ActiveState, Document, DocumentError, HistoryEntry, PeriodRef, Process, Replacing, VERSION,
 };
 pub use epoch::{Epoch, EpochEvent, EpochLog};
-pub use known::{Known, KnownJob, Unknown};
+pub use known::{Known, KnownAhead, KnownJob, KnownTime, Unknown};
 pub use lock::{Lock, LockError};
+pub use mark::MarkRefused;
 pub use real::RealDirectory;
-pub use run::{Cause, Ending, ExitStatus, RunEnd, RunId, RunRecord};
+pub use run::{Cause, Ending, ExitStatus, RunEnd, RunId, RunRecord, RunReport};
 pub use store::{
     DOCUMENT_BYTES_MAX, EPOCHS_BYTES_MAX, KNOWN_BYTES_MAX, KnownRead, RunRead, Scan, Store,
-    StoreError, UnreadableFile, document_file, write_run_record,
+    StoreError, UnreadableFile, document_file, write_run_record, write_run_report,
 };
-pub use summary::Summary;
+pub use summary::{Recent, RecentEvent, Summary};

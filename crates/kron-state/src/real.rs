@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use kron_core::UtcSecond;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fstat, futimens,
-    mkdirat, open, openat, renameat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+    flock, fstat, futimens, mkdirat, open, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::directory::{Contents, Directory, FileError, FileKind, Operation, Refusal};
-use crate::store::StoreError;
+use crate::lock::LOCK_FILE;
+use crate::store::{KNOWN_FILE, StoreError};
 
 /// Permissions of the state directory and of those in it.
 pub(crate) const DIRECTORY_MODE: u32 = 0o700;
@@ -61,10 +62,38 @@ impl RealDirectory {
     ) -> Result<RealDirectory, StoreError> {
         match opened {
             Ok(descriptor) => Ok(RealDirectory { descriptor, path }),
-            Err(error) => {
+            Err(FileError::Io(error)) => {
                 let path = path.display().to_string();
-                Err(StoreError::of_file(Operation::OpenDirectory, path, error))
+                Err(StoreError::of_io(Operation::OpenDirectory, path, error))
             }
+            Err(FileError::Refused(source)) => {
+                let has_state = holds_state(&path);
+                let path = path.display().to_string();
+                Err(StoreError::Directory { path, source, has_state })
+            }
+        }
+    }
+
+    /// Takes the kernel's lock on the directory itself, until it is closed.
+    pub(crate) fn try_lock(&self) -> io::Result<DirectoryLock> {
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        match rustix::io::retry_on_intr(|| flock(&self.descriptor, exclusive)) {
+            Ok(()) => Ok(DirectoryLock::Acquired),
+            Err(Errno::WOULDBLOCK) => Ok(DirectoryLock::Held),
+            // Where locks are kept by a server only what is open for writing can be locked, which
+            // no directory ever is.
+            Err(Errno::BADF | Errno::OPNOTSUPP) => Ok(DirectoryLock::Unsupported),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether this directory is what `path` leads to.
+    pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = fstat(&self.descriptor)?;
+        match rustix::fs::lstat(without_trailing_parts(path)) {
+            Ok(there) => Ok(is_same(&own, &there)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -94,11 +123,19 @@ impl RealDirectory {
     /// Whether `name` still stands for the file that `stat` describes.
     pub(crate) fn is_named(&self, name: &str, stat: &Stat) -> io::Result<bool> {
         match self.lstat(name) {
-            Ok(now) => Ok((now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino)),
+            Ok(now) => Ok(is_same(&now, stat)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// What came of an attempt to lock a directory.
+pub(crate) enum DirectoryLock {
+    Acquired,
+    Held,
+    /// The file system locks no directories.
+    Unsupported,
 }
 
 impl Directory for RealDirectory {
@@ -260,6 +297,21 @@ fn checked_directory(descriptor: OwnedFd) -> Result<OwnedFd, FileError> {
         return Err(Refusal::Mode { found, wanted: DIRECTORY_MODE }.into());
     }
     Ok(descriptor)
+}
+
+/// Whether what is at `path` is clearly the state directory of a daemon: it has both files that
+/// every daemon leaves at its first start, and nobody but the directory's owner made them.
+fn holds_state(path: &Path) -> bool {
+    let Ok(directory) = rustix::fs::lstat(path) else { return false };
+    [LOCK_FILE, KNOWN_FILE].iter().all(|name| {
+        rustix::fs::lstat(path.join(name))
+            .is_ok_and(|file| kind(&file) == FileKind::Regular && file.st_uid == directory.st_uid)
+    })
+}
+
+/// Whether both describe the same file or directory.
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 fn check_file(stat: &Stat) -> Result<(), Refusal> {

@@ -5,6 +5,8 @@ use std::fmt;
 use kron_core::UtcSecond;
 use serde::{Deserialize, Serialize};
 
+use crate::document::PeriodRef;
+
 /// Bytes a run's id has: 16 lower-case hex digits.
 const RUN_ID_BYTES: usize = 16;
 
@@ -63,6 +65,26 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
+impl ExitStatus {
+    /// The code it exited with, if it exited.
+    #[must_use]
+    pub fn exit_code(self) -> Option<i32> {
+        match self {
+            ExitStatus::ExitCode(code) => Some(code),
+            ExitStatus::Signal(_) => None,
+        }
+    }
+
+    /// The signal that ended it, if one did.
+    #[must_use]
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            ExitStatus::ExitCode(_) => None,
+            ExitStatus::Signal(signal) => Some(signal),
+        }
+    }
+}
+
 /// What made a run end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +131,33 @@ pub enum RunRecord {
     },
     /// The command ran and ended.
     Ended(RunEnd),
+}
+
+/// A run's record with what it was a run of, as far as its supervisor was told: enough to say
+/// whose it was when no document names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// What became of it.
+    pub record: RunRecord,
+    /// The job. Older supervisors do not say.
+    pub identity: Option<String>,
+    /// The period, or the name of a run by hand. Older supervisors do not say.
+    pub period: Option<PeriodRef>,
+}
+
+impl RunReport {
+    /// The report on a run of this job and period.
+    #[must_use]
+    pub fn new(record: RunRecord, identity: &str, period: PeriodRef) -> RunReport {
+        RunReport { record, identity: Some(identity.to_owned()), period: Some(period) }
+    }
+}
+
+/// A record whose run is nobody's, as far as is told.
+impl From<RunRecord> for RunReport {
+    fn from(record: RunRecord) -> RunReport {
+        RunReport { record, identity: None, period: None }
+    }
 }
 
 /// How a run that was started ended, for the history.

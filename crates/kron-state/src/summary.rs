@@ -4,14 +4,20 @@
 //! document that carries its checksum was written here, so the entries of its history need not be
 //! read to know that they are sound; every other document is read in full.
 
+mod recent;
+
 use kron_core::{Outcome, UtcSecond};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::delivery::Delivery;
 use crate::document::{
     ActiveState, Document, DocumentError, HistoryEntry, Replacing, VERSION, text,
 };
+use crate::run::Ending;
 use crate::sealed::{self, Seal};
+
+pub use self::recent::{Recent, RecentEvent};
 
 /// What a document says, without its history.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +38,12 @@ pub struct Summary {
     pub owed: Vec<UtcSecond>,
     /// Periods beyond the mark that were executed before it was moved back.
     pub executed_ahead: Vec<UtcSecond>,
+    /// Who has still to be told what, oldest first.
+    pub deliveries: Vec<Delivery>,
     /// The newest entry of the history that has an outcome.
     pub last_entry: Option<Box<HistoryEntry>>,
+    /// What became of the latest periods and runs.
+    pub recent: Recent,
 }
 
 /// A document of ours with the entries of its history as they stand.
@@ -57,8 +67,21 @@ struct Skimmed<'a> {
     owed: Vec<UtcSecond>,
     #[serde(default)]
     executed_ahead: Vec<UtcSecond>,
+    #[serde(default)]
+    deliveries: Vec<Delivery>,
     #[serde(borrow)]
     history: Vec<&'a RawValue>,
+}
+
+/// As much of an entry as [`Recent`] needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SkimmedEntry {
+    #[serde(with = "text")]
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+    #[serde(default)]
+    ending: Option<Ending>,
 }
 
 impl Summary {
@@ -86,6 +109,7 @@ fn skim(text: &str) -> Option<Summary> {
         return None;
     }
     let mut last_entry = None;
+    let recent = recent_of(&skimmed.history);
     for entry in skimmed.history.into_iter().rev() {
         let entry: HistoryEntry = serde_json::from_str(entry.get()).ok()?;
         if entry.outcome.is_some() {
@@ -104,12 +128,25 @@ fn skim(text: &str) -> Option<Summary> {
         replacing: skimmed.replacing,
         owed: skimmed.owed,
         executed_ahead: skimmed.executed_ahead,
+        deliveries: skimmed.deliveries,
         last_entry,
+        recent,
     })
+}
+
+/// What became of the latest of these entries; one that cannot be read is told by whoever needs it.
+fn recent_of(history: &[&RawValue]) -> Recent {
+    Recent::of_newest_first(history.iter().rev().map(|entry| {
+        let entry: SkimmedEntry = serde_json::from_str(entry.get()).ok()?;
+        RecentEvent::of_entry(entry.outcome, entry.ending, entry.exit_code)
+    }))
 }
 
 impl From<Document> for Summary {
     fn from(mut document: Document) -> Summary {
+        let recent = Recent::of_newest_first(document.history.iter().rev().map(|entry| {
+            RecentEvent::of_entry(entry.outcome, entry.ending, entry.exit_code)
+        }));
         let last = document.history.iter().rposition(|entry| entry.outcome.is_some());
         let last_entry = last.map(|at| Box::new(document.history.swap_remove(at)));
         let mut active = document.other_active;
@@ -123,7 +160,9 @@ impl From<Document> for Summary {
             replacing: document.replacing,
             owed: document.owed,
             executed_ahead: document.executed_ahead,
+            deliveries: document.deliveries,
             last_entry,
+            recent,
         }
     }
 }

@@ -7,22 +7,29 @@
 //! - who may do what is decided by the peer's credentials alone;
 //! - every answer that is no success is an [`view::ErrorBody`];
 //! - requests, answers, connections and waiting are bounded, each by a named limit;
-//! - a reader that is slow, silent or gone costs nobody else anything.
+//! - a peer that is silent, or takes nothing of its answer, is given up after a short while; one that
+//!   is merely slow keeps its slot for some minutes;
+//! - those who may only look can take up the slots of others who may only look, and no more: some
+//!   are kept for those who may change things (see `slots`).
 
 mod access;
 mod body;
 mod describe;
+mod ended;
+mod expected;
 mod failure;
 mod handlers;
 mod log_file;
+mod patient;
+mod slots;
 pub mod view;
 mod why;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -33,11 +40,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use self::access::Access;
+pub(crate) use self::describe::entry as outcome;
+pub(crate) use self::ended::EndedRuns;
+
+use self::access::{Access, Rank};
 use self::failure::Failure;
+use self::patient::Patient;
+use self::slots::Slots;
 use crate::daemon::Handle;
 
 /// The state directory of a daemon that was told no other.
@@ -55,10 +66,10 @@ pub const LOG_ACTIVE_HEADER: &str = "kron-run-active";
 /// The header of a piece of a log that says how long the whole log is.
 pub const LOG_BYTES_HEADER: &str = "kron-log-bytes";
 
-/// Connections that are served at once; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 128;
 /// How long a client may take to say what it wants.
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of its answer.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may live, whatever it is doing.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(300);
 /// The pause after a connection could not be accepted, when descriptors have run out.
@@ -87,26 +98,61 @@ pub async fn serve(handle: Handle, listener: UnixListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let router = router(handle.clone());
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Slots::new();
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return Ok(()) };
+        let Some(spare) = slots.spare().await else { return Ok(()) };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        let Ok(peer) = stream.peer_cred() else { continue };
+        let turn = slots.turn(spare, Rank::of(peer.uid()));
         let (router, handle) = (router.clone(), handle.clone());
         tokio::spawn(async move {
+            let Some(slot) = turn.slot().await else { return };
             // However it ends, it ends: the client has its answer or has gone.
-            let _ =
-                tokio::time::timeout(CONNECTION_PATIENCE, connection(handle, router, stream)).await;
+            let serving = async {
+                let group = handle.settings().socket_group.clone();
+                let access = access::of(peer.uid(), peer.gid(), group).await;
+                connection(access, router, stream).await;
+            };
+            let _ = tokio::time::timeout(CONNECTION_PATIENCE, serving).await;
             drop(slot);
         });
     }
 }
 
-async fn connection(handle: Handle, router: Router, stream: UnixStream) {
-    let Ok(peer) = stream.peer_cred() else { return };
-    let access = access::of(peer.uid(), peer.gid(), handle.settings().socket_group.clone()).await;
+/// Serves those who may only look, on a network's address, until the future is dropped. Nobody
+/// vouches for who is there, so nothing can be changed.
+///
+/// # Errors
+/// As for [`serve`].
+pub async fn serve_readers(handle: Handle, listener: TcpListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let router = router(handle);
+    let slots = Slots::new();
+    loop {
+        let Some(spare) = slots.spare().await else { return Ok(()) };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let turn = slots.turn(spare, Rank::Other);
+        let router = router.clone();
+        tokio::spawn(async move {
+            let Some(slot) = turn.slot().await else { return };
+            let serving = connection(Access::ReadFromNetwork, router, stream);
+            let _ = tokio::time::timeout(CONNECTION_PATIENCE, serving).await;
+            drop(slot);
+        });
+    }
+}
+
+async fn connection<S>(access: Access, router: Router, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let router = router.clone();
@@ -117,7 +163,7 @@ async fn connection(handle: Handle, router: Router, stream: UnixStream) {
         .header_read_timeout(HEADER_PATIENCE)
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service)
         .await;
 }
 
@@ -129,6 +175,10 @@ async fn answer(
     use hyper::service::Service as _;
     if let Err(refusal) = access.admits(request.method()) {
         return refusal.into_response();
+    }
+    if access == Access::ReadFromNetwork && !access::is_plain_host(request.headers()) {
+        let why = "ask for this machine by its number or as `localhost`";
+        return Failure::forbidden(why).into_response();
     }
     match router.call(request).await {
         Ok(response) => response,
@@ -149,11 +199,13 @@ fn router(handle: Handle) -> Router {
         .route("/{identity}/resume", post(handlers::resume));
     let api = Router::new()
         .route("/status", get(handlers::status))
+        .route("/expected", get(expected::feed))
         .nest("/jobs", jobs)
         .route("/reload", post(handlers::reload))
         .route("/stop", post(handlers::stop))
         .route("/clock/accept", post(handlers::accept_clock));
     Router::new()
+        .route("/metrics", get(expected::metrics))
         .nest(PREFIX, api)
         .fallback(|request: Request| async move { Failure::no_such_path(request.uri()) })
         .method_not_allowed_fallback(|request: Request| async move {

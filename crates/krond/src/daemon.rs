@@ -14,6 +14,7 @@ mod control;
 mod definitions;
 mod event_loop;
 mod handle;
+mod hooks;
 mod inbox;
 mod launch;
 mod logs;

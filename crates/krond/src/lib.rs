@@ -8,4 +8,5 @@ pub mod api;
 pub mod daemon;
 pub mod log;
 pub mod machine;
+mod metrics;
 pub mod options;

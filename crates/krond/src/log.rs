@@ -14,7 +14,7 @@ mod outlet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use kron_core::{DecisionEvent, quoted};
+use kron_core::DecisionEvent;
 use serde_json::Value;
 
 use self::outlet::Outlet;
@@ -84,9 +84,15 @@ impl Log {
 
 fn line(format: LogFormat, entry: &Entry) -> String {
     let time = clock::timestamp();
-    match format {
-        LogFormat::Text => text_line(&time, entry),
-        LogFormat::Json => json_line(&time, entry),
+    kron_exec::log_line(format.into(), &time, entry.level.as_str(), "krond", &fields(entry))
+}
+
+impl From<LogFormat> for kron_exec::LogFormat {
+    fn from(format: LogFormat) -> kron_exec::LogFormat {
+        match format {
+            LogFormat::Text => kron_exec::LogFormat::Text,
+            LogFormat::Json => kron_exec::LogFormat::Json,
+        }
     }
 }
 
@@ -117,30 +123,6 @@ fn fields(entry: &Entry) -> Vec<(String, Value)> {
     fields
 }
 
-fn text_line(time: &str, entry: &Entry) -> String {
-    let mut line = format!("{time} level={} component=krond", entry.level.as_str());
-    for (key, value) in fields(entry) {
-        // Writing to a `String` cannot fail.
-        let _ = match value {
-            Value::Null => Ok(()),
-            Value::String(text) => write!(line, " {key}={}", quoted(&text)),
-            other => write!(line, " {key}={}", quoted(&other.to_string())),
-        };
-    }
-    line.push('\n');
-    line
-}
-
-fn json_line(time: &str, entry: &Entry) -> String {
-    let level = entry.level.as_str();
-    let mut line = format!(r#"{{"time":"{time}","level":"{level}","component":"krond""#);
-    for (key, value) in fields(entry) {
-        let _ = write!(line, ",{}:{value}", Value::from(key));
-    }
-    line.push_str("}\n");
-    line
-}
-
 /// An error and its sources in one line.
 pub(crate) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -159,36 +141,19 @@ mod tests {
     use super::*;
     use crate::machine::Level;
 
-    const TIME: &str = "2026-03-01T00:00:00.000000001Z";
-
-    fn entry() -> Entry {
-        Entry::new(Level::Error, "odd")
-            .of(&"a b=\"c\"".into())
-            .with("message", "two\nlines")
-            .with("count", 3)
-            .with("nothing", Value::Null)
-    }
-
     #[test]
-    fn whatever_a_value_holds_a_line_stays_one_line() {
-        assert_eq!(
-            text_line(TIME, &entry()),
-            format!(
-                "{TIME} level=error component=krond event=odd identity=\"a b=\\\"c\\\"\" \
-                 message=\"two\\nlines\" count=3\n"
-            )
-        );
-    }
-
-    #[test]
-    fn the_same_fields_make_one_json_object() {
-        let line = json_line(TIME, &entry());
-        assert!(line.starts_with("{\"time\":") && line.ends_with("}\n"), "{line}");
-        assert_eq!(line.lines().count(), 1);
+    fn a_line_begins_with_time_level_and_component_and_then_says_what_happened_to_whom() {
+        let entry = Entry::new(Level::Error, "odd").of(&"a job".into()).with("count", 3);
+        let text = line(LogFormat::Text, &entry);
+        let (time, rest) = text.split_once(' ').unwrap();
+        assert_eq!(time.len(), "2026-03-01T00:00:00.000000001Z".len());
+        assert_eq!(rest, "level=error component=krond event=odd identity=\"a job\" count=3\n");
+        let value: Value = serde_json::from_str(&line(LogFormat::Json, &entry)).unwrap();
+        let mut fields = value.as_object().unwrap().clone();
+        assert!(fields.remove("time").is_some());
         let expected = json!({
-            "time": TIME, "level": "error", "component": "krond", "event": "odd",
-            "identity": "a b=\"c\"", "message": "two\nlines", "count": 3, "nothing": null,
+            "level": "error", "component": "krond", "event": "odd", "identity": "a job", "count": 3,
         });
-        assert_eq!(serde_json::from_str::<Value>(&line).ok(), Some(expected));
+        assert_eq!(Value::from(fields), expected);
     }
 }

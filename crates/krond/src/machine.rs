@@ -19,6 +19,7 @@
 mod clock;
 mod evaluate;
 mod event;
+mod hook;
 mod job;
 mod load;
 mod request;
@@ -31,8 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kron_config::Hook;
 use kron_core::UtcSecond;
-use kron_state::{Change, RunId};
+use kron_state::{Change, DeliveryId, RunId};
 use serde_json::{Map, Value};
 
 pub use self::event::{
@@ -42,11 +44,17 @@ pub use self::event::{
 };
 
 use self::clock::Clock;
+use self::hook::Underway;
+pub(crate) use self::hook::told_as;
 use self::job::{Archived, JobIndex, JobState};
 use self::run::{Abandonment, Run};
 
 /// A start that is not released this long after it was judged is given up.
 const STALL: Duration = Duration::from_secs(60);
+
+/// How long it may take until it is written which jobs have got their first documents: it is one
+/// write for all of them.
+const KNOWN_DELAY: Duration = Duration::from_secs(30);
 
 /// When the machine wants to be woken at the latest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +82,12 @@ pub struct Machine {
     runs: BTreeMap<RunId, Run>,
     /// Runs that were given up at their gates and have yet to be accounted for.
     abandoned: Vec<(RunId, Abandonment)>,
+    /// Who wants to be told what became of periods.
+    hooks: Vec<Arc<Hook>>,
+    /// What has still to be told.
+    deliveries: BTreeMap<DeliveryId, Underway>,
+    /// What may be told when a write is durable.
+    undelivered: BTreeMap<Ticket, Vec<DeliveryId>>,
     due: BTreeSet<(UtcSecond, JobIndex)>,
     timers: BTreeSet<(Duration, Timer)>,
     /// What happens when a write is durable.
@@ -86,6 +100,9 @@ pub struct Machine {
     machine_id: String,
     /// What a newer version knows about all jobs.
     known_unknown: Map<String, Value>,
+    /// Whether jobs have got their first documents since that was last written.
+    known_is_stale: bool,
+    known_is_planned: bool,
     started_at: UtcSecond,
     loaded_at: UtcSecond,
     stopping: Option<StopMode>,
@@ -109,6 +126,10 @@ enum Timer {
     Clock,
     /// What was asked to end should be gone by now.
     Stop,
+    /// A hook that could not be told is told again.
+    Deliver(DeliveryId),
+    /// Jobs have got their first documents since it was last written which jobs have one.
+    Known,
 }
 
 /// What waits for a write to be durable.
@@ -139,6 +160,9 @@ impl Machine {
             latest_seen: boot.latest_seen.unwrap_or(now.wall),
             runs: BTreeMap::new(),
             abandoned: Vec::new(),
+            hooks: boot.hooks.into_iter().map(Arc::new).collect(),
+            deliveries: BTreeMap::new(),
+            undelivered: BTreeMap::new(),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             pending: BTreeMap::new(),
@@ -148,6 +172,8 @@ impl Machine {
             generation: 0,
             machine_id: boot.machine_id,
             known_unknown: Map::new(),
+            known_is_stale: false,
+            known_is_planned: false,
             started_at: now.wall,
             loaded_at: now.wall,
             stopping: None,
@@ -158,6 +184,7 @@ impl Machine {
         machine.recall(boot.recorded);
         machine.load(now, boot.jobs, &load::Remembered::Found(boot.known), None);
         machine.settle_debts(now);
+        machine.deliver_recalled();
         machine.evaluate_due(now);
         let actions = machine.take_actions(now);
         (machine, actions)
@@ -168,11 +195,15 @@ impl Machine {
         if self.left {
             return Vec::new();
         }
-        self.latest_seen = self.latest_seen.max(now.wall);
         let synchronised = matches!(event, Event::Tick { synchronised: true });
         self.look_at_clock(now, synchronised);
+        if !self.clock.is_held() {
+            self.latest_seen = self.latest_seen.max(now.wall);
+        }
         match event {
             Event::Tick { .. } => {}
+            Event::Hooks(hooks) => self.set_hooks(hooks),
+            Event::Delivered { id, result } => self.delivered(now, id, result),
             Event::Load { jobs, request } => {
                 self.load(now, jobs, &load::Remembered::Kept, request);
             }
@@ -184,8 +215,8 @@ impl Machine {
             Event::ExecFailed { run, failure } => self.exec_failed(now, &run, failure),
             Event::Ended { run, report } => self.ended(now, &run, report),
             Event::Durable(ticket) => self.durable(now, ticket),
-            Event::NotDurable { identity, period, message, .. } => {
-                self.not_durable(identity.as_ref(), period.as_ref(), message);
+            Event::NotDurable { operation, identity, period, message, .. } => {
+                self.not_durable(operation, identity.as_ref(), period.as_ref(), message);
             }
             Event::Request { id, request } => self.answer(now, id, request),
             Event::Stop(mode) => self.stop(now, mode),
@@ -219,6 +250,10 @@ impl Machine {
             }
         }
         self.launches.clear();
+        if self.known_is_stale && !self.known_is_planned && !self.left {
+            self.known_is_planned = true;
+            self.timers.insert((now.boot + KNOWN_DELAY, Timer::Known));
+        }
         std::mem::take(&mut self.actions)
     }
 
@@ -243,12 +278,15 @@ impl Machine {
         let changes: Vec<Change> = owed.chain(changes).collect();
         let ticket = self.ticket(then);
         let job = &mut self.jobs[index.at()];
-        job.has_state = true;
+        // Should the document vanish, it must be known that there was one.
+        self.known_is_stale |= !std::mem::replace(&mut job.has_state, true);
         let identity = job.identity.clone();
+        self.deliver_after(ticket, &changes);
         self.actions.push(Action::Commit { ticket, identity, changes, rank });
     }
 
     fn durable(&mut self, now: Now, ticket: Ticket) {
+        self.deliver_durable(ticket);
         match self.pending.remove(&ticket) {
             None | Some(Pending::Recorded) => {}
             Some(Pending::Release(run)) => self.release(now, &run),
@@ -276,18 +314,27 @@ impl Machine {
                 Timer::Stall(run) => self.stalled(now, &run),
                 Timer::Clock => self.clock_may_be_believed(now),
                 Timer::Stop => self.stop_overdue(),
+                Timer::Deliver(id) => self.deliver(id),
+                Timer::Known => {
+                    self.known_is_planned = false;
+                    self.refresh_known();
+                }
             }
         }
+    }
+
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
     }
 
     /// The next of the run ids. They come from a seeded generator, so that a simulation repeats.
     fn new_run_id(&mut self) -> RunId {
         loop {
-            self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = self.random;
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            let id = RunId::from_bits(z ^ (z >> 31));
+            let id = RunId::from_bits(self.next_random());
             if !self.runs.contains_key(&id) {
                 return id;
             }

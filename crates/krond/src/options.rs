@@ -18,6 +18,7 @@ use crate::log::LogFormat;
 Examples:
   krond run --config /etc/kron
   krond run --config jobs.toml --state-dir ./state --log-format json
+  krond run --crontab /etc/crontab --crontab /etc/cron.d
 
 Exit codes: 0 stopped as asked, 2 usage or configuration, 3 state unreadable or incompatible,
 4 another daemon holds the lock, 5 state could not be written, 6 other system error."
@@ -45,8 +46,16 @@ Exit codes: 0 stopped as asked, 2 usage or configuration, 3 state unreadable or 
 4 another daemon holds the lock, 5 state could not be written, 6 other system error.")]
 pub struct RunOptions {
     /// A job file, or a directory of them; may be repeated
-    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(long, value_name = "PATH", required_unless_present = "crontab", num_args = 1..)]
     pub config: Vec<PathBuf>,
+
+    /// A system crontab, or a directory of them, run as it is; may be repeated
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub crontab: Vec<PathBuf>,
+
+    /// The zone of crontab entries without `CRON_TZ` or `@tz` [default: this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub crontab_timezone: Option<String>,
 
     /// Where the past is recorded; one daemon per directory
     #[arg(long, value_name = "DIR", default_value = api::STATE_DIR_DEFAULT)]
@@ -55,6 +64,10 @@ pub struct RunOptions {
     /// The control socket [default: /run/krond/krond.sock, or krond.sock in another state directory]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+
+    /// Also serve metrics and whatever can be read, on this address, such as 127.0.0.1:8620
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<std::net::SocketAddr>,
 
     /// How log lines are written to standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]

@@ -25,6 +25,9 @@ Examples:
   kron status db-backup
   kron status --state-dir ./state --format json
 
+Recent runs and periods, the newest at the right: ✓ succeeded, ✗ failed, T timed out, ? lost,
+R replaced, S stopped, – missed, · skipped, ! unschedulable; with --ascii + x T ? R S - . !
+
 Exit codes: 0 ok, 1 no such job or no daemon, 6 system error.")]
 pub(crate) struct StatusArgs {
     /// Show everything about this job
@@ -33,6 +36,10 @@ pub(crate) struct StatusArgs {
 
     #[command(flatten)]
     pub(crate) daemon: DaemonArgs,
+
+    /// Keep to ASCII
+    #[arg(long)]
+    pub(crate) ascii: bool,
 
     /// How to show it
     #[arg(long, value_enum, default_value_t)]
@@ -215,6 +222,18 @@ pub(crate) enum ClockCommand {
     #[command(after_help = "\
 Exit codes: 0 ok, 1 the clock is believed already, or no daemon, 6 system error.")]
     Accept(ClockAcceptArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all is well, 1 something deserves a look, 6 system error.")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: OutputFormat,
 }
 
 #[derive(Debug, Args)]

@@ -2,15 +2,18 @@
 
 use std::io::Write;
 
-use krond::api::view::{JobView, JobsView, OutcomeView, RunView, StatusView};
+use krond::api::view::{JobView, JobsView, OutcomeView, StatusView};
 use serde::Serialize;
 
 use crate::args::{OutputFormat, StatusArgs};
+use crate::board;
 use crate::client::{Client, encode};
 use crate::failure::{Exit, Failure};
 use crate::outcome;
+use crate::schedule_words;
+use crate::screen;
 use crate::text::{
-    ago, command_line, count, duration, local, local_and_utc, until, write_json, write_table,
+    ago, command_line, count, duration, local_and_utc, until, write_json, write_table,
 };
 
 /// Everything, as one object.
@@ -35,67 +38,20 @@ pub(crate) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<Exit, Failur
     match args.format {
         OutputFormat::Json => write_json(out, &Everything { daemon: &daemon, jobs: &jobs })?,
         OutputFormat::Text => {
-            write_daemon(out, &daemon)?;
+            let style = screen::style_of_output(args.ascii);
+            for line in board::daemon_lines(&daemon) {
+                writeln!(out, "{line}")?;
+            }
             if !jobs.is_empty() {
                 writeln!(out)?;
-                let header = ["job", "next", "in", "last", "active"].map(str::to_owned).to_vec();
-                let mut rows = vec![header];
-                rows.extend(jobs.iter().map(|job| row(job, &daemon)));
-                write_table(out, "", &rows)?;
+                let jobs: Vec<&JobView> = jobs.iter().collect();
+                for line in board::table(&jobs, daemon.time, &style) {
+                    writeln!(out, "{line}")?;
+                }
             }
         }
     }
     Ok(Exit::Ok)
-}
-
-fn write_daemon(out: &mut dyn Write, daemon: &StatusView) -> Result<(), Failure> {
-    writeln!(
-        out,
-        "krond {}, process {}, since {}: {}, {} suspended, {} active",
-        daemon.version,
-        daemon.pid,
-        daemon.started_at,
-        count(daemon.job_count, "job"),
-        daemon.suspended_count,
-        count(daemon.active_count, "run"),
-    )?;
-    if let Some(mode) = &daemon.stopping {
-        writeln!(out, "stopping (`{mode}`): nothing more is started")?;
-    }
-    if let Some(since) = daemon.clock_held_since {
-        writeln!(
-            out,
-            "the clock leapt ahead at {since} and is not believed: nothing is started before it \
-             has held, or `kron clock accept`"
-        )?;
-    }
-    Ok(())
-}
-
-/// A job's line of the table.
-fn row(job: &JobView, daemon: &StatusView) -> Vec<String> {
-    let zone = zone(job);
-    let chosen = job.next.as_ref().map(|next| next.chosen_time.as_deref());
-    let (next, ahead) = match (&job.suspended_by, &job.definition, chosen) {
-        (_, None, _) => ("not defined any more".to_owned(), String::new()),
-        (Some(by), _, _) => (format!("suspended by {by}"), String::new()),
-        (None, _, None) => ("never".to_owned(), String::new()),
-        (None, _, Some(None)) => ("unschedulable".to_owned(), String::new()),
-        (None, _, Some(Some(chosen))) => match chosen.parse() {
-            Ok(chosen) => (local(chosen, zone), until(chosen, daemon.time)),
-            Err(_) => (chosen.to_owned(), String::new()),
-        },
-    };
-    let last = job.last.as_ref().map_or("-".to_owned(), |last| last_words(last, daemon));
-    let active = match (&job.failing, job.active.last()) {
-        (_, Some(run)) => active_words(job.active.len(), run, daemon),
-        (Some(failing), None) => {
-            let times = count(u64::from(failing.attempts), "time");
-            format!("not started, tried {times}: {}: {}", failing.operation, failing.message)
-        }
-        (None, None) => "-".to_owned(),
-    };
-    vec![job.identity.clone(), next, ahead, last, active]
 }
 
 fn last_words(last: &OutcomeView, daemon: &StatusView) -> String {
@@ -104,14 +60,6 @@ fn last_words(last: &OutcomeView, daemon: &StatusView) -> String {
         Some(at) => format!("{words}, {}", ago(at, daemon.time)),
         None => words,
     }
-}
-
-fn active_words(number: usize, newest: &RunView, daemon: &StatusView) -> String {
-    let since = newest
-        .started_at
-        .map_or(String::new(), |at| format!(" for {}", duration(daemon.time.since(at))));
-    let others = if number > 1 { format!(", {number} in all") } else { String::new() };
-    format!("{}{since}{others}", newest.stage)
 }
 
 fn zone(job: &JobView) -> &str {
@@ -130,6 +78,10 @@ fn write_job(out: &mut dyn Write, job: &JobView, daemon: &StatusView) -> Result<
                 tell("for", description.clone());
             }
             tell("schedule", definition.expression.clone());
+            let words = schedule_words::words(&definition.expression);
+            if words != definition.expression {
+                tell("", words);
+            }
             tell("command", command_line(&definition.command));
             if let Some(user) = &definition.user {
                 tell("user", user.clone());
@@ -179,6 +131,10 @@ fn write_job(out: &mut dyn Write, job: &JobView, daemon: &StatusView) -> Result<
                 tell("", times);
             }
         }
+    }
+    if !job.recent.is_empty() {
+        let recent: Vec<String> = job.recent.iter().map(|it| it.replace('_', " ")).collect();
+        tell("recent", recent.join(", "));
     }
     for run in &job.active {
         let started = run.started_at.map_or(String::new(), |at| format!(" since {at}"));

@@ -3,6 +3,7 @@
 
 mod answers;
 mod hostile;
+mod import;
 mod kron;
 mod manners;
 mod scratch;

@@ -8,7 +8,8 @@ use crate::kron::{command, finish, fixture, kron, kron_reading};
 use crate::scratch::Scratch;
 
 const FROM: &str = "2026-03-01T00:00:00Z";
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 23] = [
+    "up",
     "lint",
     "next",
     "decide",
@@ -16,7 +17,9 @@ const COMMANDS: [&str; 20] = [
     "forecast",
     "diff",
     "replay",
+    "import",
     "status",
+    "top",
     "history",
     "why",
     "logs",

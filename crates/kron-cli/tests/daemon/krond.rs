@@ -104,6 +104,33 @@ impl Daemon {
     /// Starts the daemon and waits until it answers.
     pub(crate) fn up(&mut self) {
         assert!(self.child.is_none(), "it is up");
+        self.child = Some(self.spawn());
+        wait_for("the daemon to answer", || {
+            let gone = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            assert!(gone.is_none(), "{gone:?}: {}", self.log());
+            (self.kron(&["status"]).code == Some(0)).then_some(())
+        });
+    }
+
+    /// Starts a daemon that is to refuse to, and tells its exit code.
+    pub(crate) fn refused(&self) -> Option<i32> {
+        let mut child = self.spawn();
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(status) = child.try_wait().expect("it can be waited for") {
+                return status.code();
+            }
+            if waited >= PATIENCE || self.kron(&["status"]).code == Some(0) {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("it started: {}", self.log());
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    }
+
+    fn spawn(&self) -> Child {
         let mut command = Command::new(krond());
         command.arg("run").arg("--config").arg(self.path("jobs.toml"));
         command.arg("--state-dir").arg(self.state_dir());
@@ -114,12 +141,7 @@ impl Daemon {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log_path);
         let log = log.expect("a log");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.child = Some(command.spawn().expect("krond starts"));
-        wait_for("the daemon to answer", || {
-            let gone = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
-            assert!(gone.is_none(), "{gone:?}: {}", self.log());
-            (self.kron(&["status"]).code == Some(0)).then_some(())
-        });
+        command.spawn().expect("krond starts")
     }
 
     /// Kills the daemon without any chance to say good-bye.

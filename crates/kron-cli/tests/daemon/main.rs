@@ -3,7 +3,11 @@
 mod access;
 mod commands;
 mod krond;
+mod mending;
 mod past;
 mod runs;
 mod socket;
 mod state;
+mod terminal;
+mod top;
+mod up;

@@ -119,7 +119,7 @@ fn stopping_waits_for_what_runs() {
         (daemon.ask(&["status"])["daemon"]["stopping"] == "wait").then_some(())
     });
     let status = daemon.kron(&["status"]).ok();
-    assert!(status.contains("stopping (`wait`)"), "{status}");
+    assert!(status.contains("stopping: nothing more is started, 1 run to wait for"), "{status}");
     assert!(daemon.kron(&["run", "patient"]).no(1).contains("is stopping"));
     go(&daemon);
     let output = stopping.wait_with_output().unwrap();

@@ -9,15 +9,15 @@ use serde_json::json;
 
 use crate::krond::{Daemon, bytes};
 
-const JOBS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n\
+pub(crate) const JOBS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n\
                     [job.b]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
 
-fn at(text: &str) -> UtcSecond {
+pub(crate) fn at(text: &str) -> UtcSecond {
     UtcSecond::parse(text).expect(text)
 }
 
 /// A daemon that has run both jobs and is stopped.
-fn stopped() -> Daemon {
+pub(crate) fn stopped() -> Daemon {
     let mut daemon = Daemon::start(JOBS);
     for job in ["a", "b"] {
         daemon.kron(&["run", job, "--wait"]).ok();
@@ -30,7 +30,7 @@ fn document(daemon: &Daemon, job: &str) -> PathBuf {
     daemon.state_dir().join(document_file(job))
 }
 
-fn store(daemon: &Daemon) -> Store<RealDirectory> {
+pub(crate) fn store(daemon: &Daemon) -> Store<RealDirectory> {
     let directory = RealDirectory::open(&daemon.state_dir()).expect("the directory");
     Store::open(directory, 100).expect("the store")
 }
@@ -90,7 +90,7 @@ fn marks_in_the_future_are_found_mended_and_remembered() {
     assert_eq!(reset, "a: the mark went from 9000-01-01T00:00:00Z to 2026-01-01T00:00:00Z\n");
     assert_eq!(daemon.kron(&["state", "check"]).ok(), "2 documents, nothing to mend\n");
     let again = daemon.kron(&["state", "reset", "--all-future"]).ok();
-    assert_eq!(again, "no mark lies in the future\n");
+    assert_eq!(again, "nothing lies in the future\n");
     let life = store(&daemon).epochs().unwrap();
     let recorded = EpochEvent::Reset {
         identity: "a".to_owned(),

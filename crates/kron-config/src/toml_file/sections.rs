@@ -81,7 +81,7 @@ impl<'t> Iterator for Sections<'t> {
 
 /// Whether a line is plainly the header of a table that Kron knows, and not an array's item.
 fn is_own_header(line: &str) -> bool {
-    line.starts_with("[job.") || line.starts_with("[daemon]")
+    ["[job.", "[hook.", "[daemon]"].iter().any(|header| line.starts_with(header))
 }
 
 /// The first two parts of the header that follows a `[`, unquoted and as they stand.

@@ -32,6 +32,7 @@ use self::command::{Prepared, Streams, close_range, set_signal_mask};
 use self::output::open_output;
 use self::watch::{Daemon, LastWords, Watch};
 use crate::SUPERVISOR_NAME;
+use crate::log_line::LogFormat;
 use crate::plan::{Output, Plan};
 use crate::process::become_subreaper;
 use crate::wire::{self, HelloError, Message, Order, Received};
@@ -100,6 +101,9 @@ struct Run {
     id: RunId,
     state_dir: PathBuf,
     program: String,
+    identity: Option<String>,
+    period_id: Option<String>,
+    log_format: LogFormat,
 }
 
 /// Returns to the system what the plan took; a supervisor may be there for days.
@@ -177,9 +181,9 @@ fn start(control: BorrowedFd<'static>, plan: Plan) -> Result<(Run, Watch), Failu
     if let Some(pump) = &mut pump {
         pump.name_process(forked.pid.as_raw_nonzero().get());
     }
-    let Plan { run, argv, state_dir, timeout, grace, .. } = plan;
+    let Plan { run, argv, state_dir, timeout, grace, identity, period_id, log_format, .. } = plan;
     let program = argv.into_iter().next().unwrap_or_default();
-    let run = Run { id: run, state_dir, program };
+    let run = Run { id: run, state_dir, program, identity, period_id, log_format };
     // When this fails the gate closes, and the forked process leaves without having executed.
     let watch = Watch::new(control, forked, pump, timeout, grace)
         .map_err(|error| Failure::new("supervisor", "watch the command", &error))?;
@@ -206,7 +210,7 @@ fn conclude(control: BorrowedFd<'_>, run: &Run, last: LastWords, daemon: Daemon)
     if told && (!armed || is_acknowledged(control)) {
         return ExitCode::SUCCESS;
     }
-    match record::leave_record(&run.state_dir, &run.id, &record) {
+    match record::leave_record(run, record) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -232,7 +236,7 @@ fn put_into_words(last: LastWords, program: &str) -> (Option<Message>, RunRecord
             let end = RunEnd {
                 status,
                 cause,
-                at: now(),
+                at: wall().0,
                 output_bytes: output.kept,
                 output_dropped: output.dropped,
             };
@@ -270,10 +274,18 @@ fn is_acknowledged(control: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// The wall clock, for the record only: nothing is decided by it.
-fn now() -> UtcSecond {
+/// The present with nanoseconds, for the log: `2026-03-01T00:00:00.000000000Z`.
+fn timestamp() -> String {
+    let (second, nanoseconds) = wall();
+    format!("{}.{nanoseconds:09}Z", second.to_string().trim_end_matches('Z'))
+}
+
+/// The wall clock, and the nanoseconds since its second began. For the record and the log only:
+/// nothing is decided by it.
+fn wall() -> (UtcSecond, u32) {
     #[expect(clippy::disallowed_methods, reason = "the supervisor alone sees when its run ends")]
     let now = std::time::SystemTime::now();
-    let seconds = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-    i64::try_from(seconds).ok().and_then(UtcSecond::from_unix).unwrap_or(UtcSecond::MAX)
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let second = i64::try_from(since.as_secs()).ok().and_then(UtcSecond::from_unix);
+    (second.unwrap_or(UtcSecond::MAX), since.subsec_nanos())
 }

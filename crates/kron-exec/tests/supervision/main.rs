@@ -19,6 +19,7 @@ mod identity;
 mod output;
 mod place;
 mod privileges;
+mod record;
 mod runner;
 mod strace;
 
@@ -36,5 +37,6 @@ fn main() -> ExitCode {
         identity::CASES,
         output::CASES,
         privileges::CASES,
+        record::CASES,
     ])
 }

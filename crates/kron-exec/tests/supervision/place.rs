@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kron_exec::{Held, Launcher, Message, Output, Plan, ProcessId, Supervisor, boot_id};
+use kron_exec::{Held, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id};
 use kron_state::{RealDirectory, RunEnd, RunId, RunRead, RunRecord, Store};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -107,6 +107,9 @@ impl Place {
             timeout: None,
             grace: Duration::from_secs(30),
             state_dir: self.state.clone(),
+            identity: Some("job".to_owned()),
+            period_id: Some("2026-03-01T00:00:00Z".to_owned()),
+            log_format: LogFormat::Text,
         }
     }
 

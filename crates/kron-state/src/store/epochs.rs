@@ -31,19 +31,29 @@ impl<D: Directory> Store<D> {
     /// When it cannot be written. Part of the line may then be there, and is gone once another
     /// one is added.
     pub fn append_epoch(&self, epoch: &Epoch) -> Result<(), StoreError> {
-        let line = epoch.to_line();
-        let line_bytes = line.len() as u64;
-        if line_bytes > EPOCHS_BYTES_MAX {
-            return Err(StoreError::TooLong {
-                file: self.state.describe(EPOCHS_FILE),
-                length: line_bytes,
-                bytes_max: EPOCHS_BYTES_MAX,
-            });
+        self.append_epochs(std::slice::from_ref(epoch))
+    }
+
+    /// Durably adds several lines at once, none of which is so long that it would not be read
+    /// again. When all of them are too many, the newer ones are kept.
+    pub(super) fn append_epochs(&self, epochs: &[Epoch]) -> Result<(), StoreError> {
+        let mut lines = Vec::new();
+        for epoch in epochs {
+            let line = epoch.to_line();
+            if line.len() as u64 > EPOCHS_BYTES_MAX {
+                return Err(StoreError::TooLong {
+                    file: self.state.describe(EPOCHS_FILE),
+                    length: line.len() as u64,
+                    bytes_max: EPOCHS_BYTES_MAX,
+                });
+            }
+            lines.extend(line);
         }
+        let lines_bytes = lines.len() as u64;
         self.check_synced(EPOCHS_FILE)?;
         let mut tail = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *tail, Tail::Failed);
-        let fits = |length: u64| (length + line_bytes <= EPOCHS_BYTES_MAX).then_some(length);
+        let fits = |length: u64| (length + lines_bytes <= EPOCHS_BYTES_MAX).then_some(length);
         let append_at = match before {
             Tail::Whole(length) => fits(length),
             Tail::Unknown => {
@@ -54,13 +64,13 @@ impl<D: Directory> Store<D> {
         };
         let length = match append_at {
             Some(length) => {
-                self.append_line(&line)?;
+                self.append_lines(&lines)?;
                 if matches!(before, Tail::Unknown) {
                     self.sync_state(EPOCHS_FILE)?;
                 }
-                length + line_bytes
+                length + lines_bytes
             }
-            None => self.rewrite_with(&line)?,
+            None => self.rewrite_with(&lines)?,
         };
         *tail = Tail::Whole(length);
         Ok(())
@@ -74,23 +84,23 @@ impl<D: Directory> Store<D> {
         Ok(EpochLog::parse(&self.epoch_bytes()?))
     }
 
-    fn append_line(&self, line: &[u8]) -> Result<(), StoreError> {
+    fn append_lines(&self, lines: &[u8]) -> Result<(), StoreError> {
         let failed = |operation| {
             move |error| StoreError::of_io(operation, self.state.describe(EPOCHS_FILE), error)
         };
         let mut file = uninterrupted(|| self.state.append(EPOCHS_FILE)).map_err(|error| {
             StoreError::of_file(Operation::Append, self.state.describe(EPOCHS_FILE), error)
         })?;
-        write_all(&self.state, &mut file, line).map_err(failed(Operation::Write))?;
+        write_all(&self.state, &mut file, lines).map_err(failed(Operation::Write))?;
         self.state.sync_file(&file).map_err(failed(Operation::SyncFile))
     }
 
-    /// Replaces the file by its whole lines and `line`, or by the newer half of them where all
+    /// Replaces the file by its whole lines and `more`, or by the newer half of them where all
     /// are too many. Returns its length.
-    fn rewrite_with(&self, line: &[u8]) -> Result<u64, StoreError> {
+    fn rewrite_with(&self, more: &[u8]) -> Result<u64, StoreError> {
         let mut lines = self.epoch_bytes()?;
         lines.truncate(whole_lines(&lines));
-        lines.extend_from_slice(line);
+        lines.extend_from_slice(more);
         let mut kept = &lines[..];
         while kept.len() as u64 > EPOCHS_BYTES_MAX {
             kept = newer_half(kept);

@@ -1,6 +1,7 @@
 //! Why the store could not do what it was asked.
 
 use std::io;
+use std::path::Path;
 
 use kron_core::Category;
 use rustix::io::Errno;
@@ -8,6 +9,7 @@ use rustix::io::Errno;
 use crate::change::Inapplicable;
 use crate::directory::{FileError, Operation, Refusal};
 use crate::document::DocumentError;
+use crate::store::KNOWN_FILE;
 
 /// Why something could not be read or made durable.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +24,17 @@ pub enum StoreError {
         /// What the system says.
         source: io::Error,
     },
-    /// A file or directory is not what it must be.
+    /// What was named as state directory is not what one must be.
+    #[error("`{path}` is refused as state directory")]
+    Directory {
+        /// Which one.
+        path: String,
+        /// What is wrong with it.
+        source: Refusal,
+        /// Whether it clearly is the state directory of a daemon all the same.
+        has_state: bool,
+    },
+    /// A file or directory inside of it is not what it must be.
     #[error("`{file}` is refused")]
     Refused {
         /// Which one.
@@ -31,7 +43,7 @@ pub enum StoreError {
         source: Refusal,
     },
     /// A file is not what it should hold.
-    #[error("`{file}` is not usable")]
+    #[error("`{file}` is {}", source.verdict())]
     Document {
         /// Which one.
         file: String,
@@ -87,6 +99,7 @@ impl StoreError {
             }
             StoreError::Document { source, .. } => source.category(),
             StoreError::Io { .. }
+            | StoreError::Directory { .. }
             | StoreError::Refused { .. }
             | StoreError::Inapplicable { .. }
             | StoreError::Readable { .. }
@@ -100,10 +113,20 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         match self {
             StoreError::Refused { file, source } => Some(source.hint(file)),
-            StoreError::Document { source: DocumentError::Incompatible(_), file } => Some(format!(
-                "use the version of krond that wrote it, or move `{file}` away: its job then \
-                 counts as new"
-            )),
+            StoreError::Directory { path, source, has_state } => {
+                Some(source.directory_hint(path, *has_state))
+            }
+            StoreError::Document { source: DocumentError::Incompatible(_), file } => {
+                let lost = if is_known(file) {
+                    "every job then counts as new, and what is due by then does not run"
+                } else {
+                    "what it says of its job is then lost, and what is due by then, the current \
+                     period too, does not run"
+                };
+                Some(format!(
+                    "use the version of krond that wrote it, or move `{file}` away: {lost}"
+                ))
+            }
             StoreError::Io { .. }
             | StoreError::Document { .. }
             | StoreError::Inapplicable { .. }
@@ -125,6 +148,11 @@ impl StoreError {
             FileError::Refused(source) => StoreError::Refused { file, source },
         }
     }
+}
+
+/// Whether this is the file about all jobs, and not the document of one.
+fn is_known(file: &str) -> bool {
+    Path::new(file).file_name().is_some_and(|name| name == KNOWN_FILE)
 }
 
 /// Whether a failed operation leaves everything as it was, so that all can be done again.

@@ -23,7 +23,8 @@ mod error;
 mod runs;
 mod scan;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kron_core::UtcSecond;
@@ -33,7 +34,7 @@ use crate::change::Change;
 use crate::directory::{Contents, Directory, FileError, Operation};
 use crate::document::{Document, DocumentError};
 use crate::epoch::{Epoch, EpochEvent};
-use crate::known::Known;
+use crate::known::{Known, KnownAhead};
 use crate::lock::{LOCK_FILE, NEVER_ALIVE};
 use crate::replace::{is_temporary, put_in_place, uninterrupted};
 use crate::sealed::hex;
@@ -41,7 +42,7 @@ use crate::shared_sync::SharedSync;
 
 pub use epochs::EPOCHS_BYTES_MAX;
 pub use error::StoreError;
-pub use runs::{RunRead, write_run_record};
+pub use runs::{RunRead, write_run_record, write_run_report};
 pub use scan::{Scan, UnreadableFile};
 
 /// The longest document that is read or written.
@@ -51,7 +52,7 @@ pub const KNOWN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Documents whose commits never wait for one another have different stripes.
 const STRIPES: usize = 64;
 
-const KNOWN_FILE: &str = "known.json";
+pub(crate) const KNOWN_FILE: &str = "known.json";
 const RUNS_DIRECTORY: &str = "runs";
 
 /// Everything durable that belongs to one daemon.
@@ -59,7 +60,7 @@ const RUNS_DIRECTORY: &str = "runs";
 pub struct Store<D> {
     state: D,
     runs: Option<D>,
-    history_max: usize,
+    history_max: AtomicUsize,
     sync: SharedSync,
     runs_sync: SharedSync,
     stripes: [Mutex<()>; STRIPES],
@@ -129,11 +130,26 @@ impl<D: Directory> Store<D> {
         Ok(Store::over(state, runs, history_max))
     }
 
+    /// The documents and the epochs of a directory whose run records nobody can get at: to read.
+    pub fn view_without_runs(state: D) -> Store<D> {
+        Store::over(state, None, usize::MAX)
+    }
+
+    /// How many entries of history documents keep from now on, beside those of active runs. Each
+    /// document is cut at its next commit.
+    pub fn set_history_max(&self, history_max: usize) {
+        self.history_max.store(history_max, Ordering::Relaxed);
+    }
+
+    fn history_max(&self) -> usize {
+        self.history_max.load(Ordering::Relaxed)
+    }
+
     fn over(state: D, runs: Option<D>, history_max: usize) -> Store<D> {
         Store {
             state,
             runs,
-            history_max,
+            history_max: AtomicUsize::new(history_max),
             sync: SharedSync::default(),
             runs_sync: SharedSync::default(),
             stripes: std::array::from_fn(|_| Mutex::new(())),
@@ -159,9 +175,11 @@ impl<D: Directory> Store<D> {
         let _turn = self.turn(&file);
         let mut document =
             self.read_named(&file, identity)?.unwrap_or_else(|| Document::new(identity));
+        let history_max = self.history_max();
         for change in changes {
-            document.apply(change, self.history_max).map_err(|source| {
-                StoreError::Inapplicable { identity: identity.to_owned(), source }
+            document.apply(change, history_max).map_err(|source| StoreError::Inapplicable {
+                identity: identity.to_owned(),
+                source,
             })?;
         }
         self.write_document(&file, &document)
@@ -192,8 +210,9 @@ impl<D: Directory> Store<D> {
         self.write_document(&file, document)
     }
 
-    /// Moves a job's mark on purpose, also back, and records that in the epochs and in the job's
-    /// history. Active runs stay as they are.
+    /// Moves a job's mark on purpose, also back, and records that in the epochs; a period about
+    /// which nothing was recorded gets an entry in the job's history. Active runs stay as they
+    /// are. Whether the mark may go there is told by [`Document::mark_target`].
     ///
     /// # Errors
     /// When the document or the epochs cannot be read or written.
@@ -211,7 +230,7 @@ impl<D: Directory> Store<D> {
         let from = document.last_handled;
         let event = EpochEvent::Reset { identity: identity.to_owned(), from, to };
         self.append_epoch(&Epoch { at, event })?;
-        document.reset(to, at, self.history_max);
+        document.reset(to, at, self.history_max());
         self.write_document(&file, &document)
     }
 
@@ -243,19 +262,53 @@ impl<D: Directory> Store<D> {
         self.replace(KNOWN_FILE, &known.to_bytes(), KNOWN_BYTES_MAX)
     }
 
+    /// Brings what is known about a job, or about every job, back from a future in which a wrong
+    /// clock put it, and records that in the epochs. Returns what was brought back.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the epochs or it cannot be written.
+    pub fn reset_known(
+        &self,
+        identity: Option<&str>,
+        now: UtcSecond,
+    ) -> Result<Vec<KnownAhead>, StoreError> {
+        let KnownRead::Known(mut known) = self.known()? else { return Ok(Vec::new()) };
+        let mut ahead = known.ahead_of(now);
+        ahead.retain(|ahead| identity.is_none_or(|identity| *identity == *ahead.identity));
+        // Recorded before it is done, as a mark that is moved is.
+        let mut epochs = Vec::new();
+        for of_job in ahead.chunk_by(|one, next| one.identity == next.identity) {
+            let Some(first) = of_job.first() else { continue };
+            if let Some(job) = known.jobs.get_mut(&first.identity) {
+                job.bring_back(now);
+            }
+            let from = of_job.iter().map(|ahead| ahead.at).max();
+            let identity = first.identity.to_string();
+            let event = EpochEvent::Reset { identity, from, to: Some(now) };
+            epochs.push(Epoch { at: now, event });
+        }
+        if !ahead.is_empty() {
+            self.append_epochs(&epochs)?;
+            self.save_known(&known)?;
+        }
+        Ok(ahead)
+    }
+
     /// Leaves a sign of life.
     ///
     /// # Errors
-    /// When the lock's file cannot be touched.
+    /// When the lock's file cannot be touched. One that is gone is not made again: whoever removed
+    /// it may mean that nobody holds the lock.
     pub fn alive(&self, now: UtcSecond) -> Result<(), StoreError> {
-        let touched = uninterrupted(|| match self.state.set_modified(LOCK_FILE, now) {
-            Err(FileError::Io(error)) if error.kind() == ErrorKind::NotFound => {
-                self.state.append(LOCK_FILE)?;
-                self.state.set_modified(LOCK_FILE, now)
-            }
-            result => result,
-        });
+        let touched = uninterrupted(|| self.state.set_modified(LOCK_FILE, now));
         touched.map_err(|error| {
+            let error = match error {
+                FileError::Io(error) if error.kind() == ErrorKind::NotFound => {
+                    let gone = "the file is gone, and a lock that is held is not to be removed";
+                    FileError::Io(io::Error::new(ErrorKind::NotFound, gone))
+                }
+                error => error,
+            };
             StoreError::of_file(Operation::SetModified, self.state.describe(LOCK_FILE), error)
         })
     }

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::directory::{Directory, FileError, Operation};
+use crate::document::PeriodRef;
 use crate::real::RealDirectory;
 use crate::replace::{Failure, put_in_place, uninterrupted};
-use crate::run::{RunId, RunRecord};
+use crate::run::{RunId, RunRecord, RunReport};
 use crate::sealed;
 use crate::store::damaged::copy_name;
 use crate::store::{RUNS_DIRECTORY, Store, StoreError, contents};
@@ -43,6 +44,10 @@ pub enum RunRead {
 struct Written {
     #[serde(rename = "RunID")]
     run: RunId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    #[serde(default, rename = "PeriodID", skip_serializing_if = "Option::is_none")]
+    period: Option<PeriodRef>,
     record: RunRecord,
     #[serde(flatten)]
     unknown: Map<String, Value>,
@@ -54,14 +59,26 @@ impl<D: Directory> Store<D> {
     /// # Errors
     /// When the file cannot be read, or is not a private one.
     pub fn run_record(&self, run: &RunId) -> Result<RunRead, StoreError> {
-        let Some(runs) = &self.runs else { return Ok(RunRead::Missing) };
-        let Some(contents) = contents(runs, &run_file(run), RUN_BYTES_MAX)? else {
-            return Ok(RunRead::Missing);
-        };
-        match parse(&contents.bytes, run) {
-            Ok(record) => Ok(RunRead::Record(record)),
-            Err(cause) => Ok(RunRead::Unreadable { cause }),
-        }
+        Ok(match self.parsed_run(run)? {
+            None => RunRead::Missing,
+            Some(Ok(report)) => RunRead::Record(report.record),
+            Some(Err(cause)) => RunRead::Unreadable { cause },
+        })
+    }
+
+    /// What the supervisor of a run left, with what it was a run of; `None` when there is nothing
+    /// or nothing that can be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not a private one.
+    pub fn run_report(&self, run: &RunId) -> Result<Option<RunReport>, StoreError> {
+        Ok(self.parsed_run(run)?.and_then(Result::ok))
+    }
+
+    fn parsed_run(&self, run: &RunId) -> Result<Option<Result<RunReport, String>>, StoreError> {
+        let Some(runs) = &self.runs else { return Ok(None) };
+        let contents = contents(runs, &run_file(run), RUN_BYTES_MAX)?;
+        Ok(contents.map(|contents| parse(&contents.bytes, run)))
     }
 
     /// Leaves a record as a supervisor does.
@@ -69,13 +86,21 @@ impl<D: Directory> Store<D> {
     /// # Errors
     /// When it cannot be written.
     pub fn write_run(&self, run: &RunId, record: &RunRecord) -> Result<(), StoreError> {
+        self.write_run_report(run, &record.clone().into())
+    }
+
+    /// Leaves a record as a supervisor does that knows what it was a run of.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_run_report(&self, run: &RunId, report: &RunReport) -> Result<(), StoreError> {
         let file = run_file(run);
         let runs = self.writable_runs(&file)?;
         let described = || runs.describe(&file);
         self.runs_sync
             .check()
             .map_err(|source| StoreError::SyncedBefore { file: described(), source })?;
-        put_record_in_place(runs, run, record)
+        put_report_in_place(runs, run, report)
             .map_err(|error| StoreError::of_io(error.operation, described(), error.source))?;
         self.runs_sync
             .wait(|| runs.sync())
@@ -127,6 +152,15 @@ impl<D: Directory> Store<D> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_run_record(state_dir: &Path, run: &RunId, record: &RunRecord) -> io::Result<()> {
+    write_run_report(state_dir, run, &record.clone().into())
+}
+
+/// Durably leaves the record of a run and what it was a run of in a state directory, for a
+/// supervisor that has no store.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_run_report(state_dir: &Path, run: &RunId, report: &RunReport) -> io::Result<()> {
     let state = RealDirectory::open_existing(state_dir).map_err(io::Error::other)?;
     let runs = match state.existing_subdirectory(RUNS_DIRECTORY) {
         Ok(Some(runs)) => runs,
@@ -134,16 +168,16 @@ pub fn write_run_record(state_dir: &Path, run: &RunId, record: &RunRecord) -> io
         Err(FileError::Io(error)) => return Err(error),
         Err(FileError::Refused(refusal)) => return Err(io::Error::other(refusal)),
     };
-    put_record_in_place(&runs, run, record).map_err(|failure| failure.source)?;
+    put_report_in_place(&runs, run, report).map_err(|failure| failure.source)?;
     runs.sync()
 }
 
-fn put_record_in_place<D: Directory>(
+fn put_report_in_place<D: Directory>(
     runs: &D,
     run: &RunId,
-    record: &RunRecord,
+    report: &RunReport,
 ) -> Result<(), Failure> {
-    let bytes = to_bytes(run, record);
+    let bytes = to_bytes(run, report);
     let mut attempts = 1;
     loop {
         match put_in_place(runs, &run_file(run), &bytes) {
@@ -162,16 +196,17 @@ fn run_file(run: &RunId) -> String {
     format!("{run}{RUN_SUFFIX}")
 }
 
-fn to_bytes(run: &RunId, record: &RunRecord) -> Vec<u8> {
-    sealed::seal(&Written { run: run.clone(), record: record.clone(), unknown: Map::new() })
+fn to_bytes(run: &RunId, report: &RunReport) -> Vec<u8> {
+    let RunReport { record, identity, period } = report.clone();
+    sealed::seal(&Written { run: run.clone(), identity, period, record, unknown: Map::new() })
 }
 
-fn parse(bytes: &[u8], run: &RunId) -> Result<RunRecord, String> {
+fn parse(bytes: &[u8], run: &RunId) -> Result<RunReport, String> {
     let (text, seal) = sealed::open(bytes)?;
     let mut written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
     seal.remove_from(&mut written.unknown)?;
     if written.run != *run {
         return Err(format!("it belongs to the run `{}`", written.run));
     }
-    Ok(written.record)
+    Ok(RunReport { record: written.record, identity: written.identity, period: written.period })
 }

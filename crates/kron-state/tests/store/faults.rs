@@ -54,6 +54,7 @@ fn acts<D: Directory>() -> Vec<(&'static str, Act<D>)> {
         ("epoch", |store| store.append_epoch(&stopped(2))),
         ("epochs", |store| store.epochs().map(drop)),
         ("reset", |store| store.reset(JOB, Some(minute(0)), minute(9))),
+        ("reset known", |store| store.reset_known(None, minute(0)).map(drop)),
         ("alive", |store| store.alive(minute(9))),
         ("last alive", |store| store.last_alive().map(drop)),
     ]
@@ -65,9 +66,11 @@ fn stopped(at: i64) -> Epoch {
 
 /// A state directory as it was before, with a damaged document and a file that was left over.
 fn prepare(directory: impl Directory) {
-    for (name, bytes) in
-        [(document_file(DAMAGED).as_str(), DAMAGED_BYTES), (".known.json.0.tmp", b"half of it")]
-    {
+    for (name, bytes) in [
+        (document_file(DAMAGED).as_str(), DAMAGED_BYTES),
+        (".known.json.0.tmp", b"half of it"),
+        ("lock", b""),
+    ] {
         let mut file = directory.create(name).unwrap();
         directory.write(&mut file, bytes).unwrap();
     }
@@ -166,7 +169,19 @@ fn check<D: Directory>(open: impl Fn() -> D, act: &str, succeeded: bool, told: &
     let found = mark(&store, JOB);
     let epochs = store.epochs().unwrap();
     assert_eq!((epochs.unreadable_lines, &epochs.epochs[0]), (0, &stopped(1)), "{told}");
-    if act == "reset" {
+    let KnownRead::Known(found_known) = store.known().unwrap() else {
+        panic!("{told}: known is lost")
+    };
+    if act == "reset known" {
+        let is_back = found_known.ahead_of(minute(0)).is_empty();
+        old_or_new("reset known", found_known == known(&["a"]), is_back);
+        assert!(!is_back || epochs.epochs.len() == 2, "{told}: nobody is told");
+    } else {
+        old_or_new("save known", found_known == known(&["a"]), found_known == known(&["a", "b"]));
+    }
+    if act == "reset known" {
+        assert_eq!(found, Some(minute(1)), "{told}");
+    } else if act == "reset" {
         old_or_new("reset", found == Some(minute(1)), found == Some(minute(0)));
         // A mark that was moved is told of, also where an error hides that it was.
         assert!(found == Some(minute(1)) || epochs.epochs.len() == 2, "{told}");
@@ -176,8 +191,6 @@ fn check<D: Directory>(open: impl Fn() -> D, act: &str, succeeded: bool, told: &
     }
     let found = mark(&store, "new");
     old_or_new("first commit", found.is_none(), found == Some(minute(1)));
-    let KnownRead::Known(found) = store.known().unwrap() else { panic!("{told}: known is lost") };
-    old_or_new("save known", found == known(&["a"]), found == known(&["a", "b"]));
     let found = store.run_record(&run(1)).unwrap();
     old_or_new("remove run", found == RunRead::Record(ended(1)), found == RunRead::Missing);
     let found = store.run_record(&run(2)).unwrap();

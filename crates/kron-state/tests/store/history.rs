@@ -114,7 +114,11 @@ fn is_by_hand(document: &Document, change: &Change) -> bool {
     let active: Option<ActiveState> = match change {
         Change::Arm(active) => Some(active.clone()),
         Change::Start(run) | Change::Finish { run, .. } | Change::Disarm(run) => of(run),
-        Change::Handle { .. } | Change::Replace(_) | Change::Owe(_) => None,
+        Change::Handle { .. }
+        | Change::Replace(_)
+        | Change::Owe(_)
+        | Change::Notify(_)
+        | Change::Delivered(_) => None,
     };
     active.is_some_and(|active| matches!(active.period, PeriodRef::Manual(_)))
 }

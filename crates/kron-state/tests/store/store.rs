@@ -1,13 +1,14 @@
 //! What a store does when nothing goes wrong.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use kron_core::{Category, Outcome};
 use kron_state::simulated::Disk;
 use kron_state::{
     Change, Directory as _, Document, DocumentError, Ending, EpochEvent, HistoryEntry,
-    Inapplicable, KnownRead, PeriodRef, RealDirectory, RunRead, RunRecord, Store, StoreError,
-    document_file, write_run_record,
+    Inapplicable, KnownAhead, KnownRead, KnownTime, Lock, PeriodRef, RealDirectory, RunRead,
+    RunRecord, RunReport, Store, StoreError, document_file, write_run_record, write_run_report,
 };
 
 use crate::made::{
@@ -211,7 +212,8 @@ fn a_reset_moves_the_mark_and_is_told_of() {
         entry.reason.as_deref().unwrap().starts_with("mark reset from 2026-03-07"),
         "{entry:?}"
     );
-    assert_eq!(entry.outcome, None);
+    assert_eq!((entry.outcome, entry.chosen_time), (Some(Outcome::Missed), Some(minute(6))));
+    assert_eq!(document.last_chosen_time, Some(minute(6)));
     let epochs = store.epochs().unwrap().epochs;
     let expected =
         EpochEvent::Reset { identity: "a".into(), from: Some(minute(9_000)), to: Some(minute(6)) };
@@ -229,6 +231,72 @@ fn a_reset_moves_the_mark_and_is_told_of() {
     let document = store.read("a").unwrap().unwrap();
     assert_eq!(document.last_outcome, Some(Outcome::Executed), "as the history has it");
     assert_eq!(document.last_chosen_time, Some(minute(4)));
+}
+
+#[test]
+fn what_is_known_comes_back_from_the_future_and_is_told_of() {
+    let disk = Disk::new();
+    let store = Store::open(disk, HISTORY_MAX).unwrap();
+    assert_eq!(store.reset_known(None, minute(9)).unwrap(), [], "there is nothing");
+    let mut before = known(&["a", "b", "c"]);
+    for (job, time) in [("a", 900), ("b", 800)] {
+        before.jobs.get_mut(job).unwrap().created_at = minute(time);
+    }
+    before.jobs.get_mut("a").unwrap().effective_from = Some(minute(700));
+    before.jobs.get_mut("a").unwrap().resumed_at = Some(minute(950));
+    store.save_known(&before).unwrap();
+    let ahead = |identity: &str, time, at| KnownAhead { identity: identity.into(), time, at };
+    let of_a = [
+        ahead("a", KnownTime::CreatedAt, minute(900)),
+        ahead("a", KnownTime::EffectiveFrom, minute(700)),
+        ahead("a", KnownTime::ResumedAt, minute(950)),
+    ];
+    let of_b = [ahead("b", KnownTime::CreatedAt, minute(800))];
+    assert_eq!(before.ahead_of(minute(9)), [&of_a[..], &of_b].concat());
+
+    let read = || match store.known().unwrap() {
+        KnownRead::Known(known) => known,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(store.reset_known(Some("b"), minute(9)).unwrap(), of_b);
+    assert_eq!(read().ahead_of(minute(9)), of_a, "the others are as they were");
+    assert_eq!(store.reset_known(None, minute(10)).unwrap(), of_a);
+    let after = read();
+    let mut expected = known(&["a", "b", "c"]);
+    expected.jobs.get_mut("a").unwrap().created_at = minute(10);
+    expected.jobs.get_mut("a").unwrap().effective_from = Some(minute(10));
+    expected.jobs.get_mut("a").unwrap().resumed_at = Some(minute(10));
+    expected.jobs.get_mut("b").unwrap().created_at = minute(9);
+    assert_eq!(after, expected, "nothing else has changed");
+    assert_eq!(store.reset_known(None, minute(10)).unwrap(), []);
+    let told: Vec<_> = store.epochs().unwrap().epochs;
+    let reset = |identity: &str, from: i64, to: i64| EpochEvent::Reset {
+        identity: identity.into(),
+        from: Some(minute(from)),
+        to: Some(minute(to)),
+    };
+    assert_eq!(told.len(), 2);
+    assert_eq!((told[0].at, &told[0].event), (minute(9), &reset("b", 800, 9)));
+    assert_eq!((told[1].at, &told[1].event), (minute(10), &reset("a", 950, 10)));
+}
+
+#[test]
+fn the_cap_of_histories_can_be_changed() {
+    let store = Store::open(Disk::new(), 3).unwrap();
+    let periods = |store: &Store<Disk>| store.read("a").unwrap().unwrap().history.len();
+    for period in 1..=5 {
+        store.commit("a", &[missed(period)]).unwrap();
+    }
+    assert_eq!(periods(&store), 3);
+    store.set_history_max(5);
+    for period in 6..=9 {
+        store.commit("a", &[missed(period)]).unwrap();
+    }
+    assert_eq!(periods(&store), 5);
+    store.set_history_max(1);
+    assert_eq!(periods(&store), 5, "nothing is written for it");
+    store.commit("a", &[missed(10)]).unwrap();
+    assert_eq!(periods(&store), 1);
 }
 
 #[test]
@@ -274,6 +342,39 @@ fn run_records_are_left_by_supervisors_and_found_by_the_daemon() {
 }
 
 #[test]
+fn a_run_record_tells_whose_run_it_was() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("state");
+    let store = Store::open(RealDirectory::open(&path).unwrap(), HISTORY_MAX).unwrap();
+    let report = RunReport::new(ended(3), "db-backup", PeriodRef::Period(minute(4)));
+    write_run_report(&path, &run(1), &report).unwrap();
+    assert_eq!(store.run_report(&run(1)).unwrap(), Some(report.clone()));
+    assert_eq!(store.run_record(&run(1)).unwrap(), RunRead::Record(ended(3)));
+    let file = |id| path.join("runs").join(format!("{}.json", run(id)));
+    let value: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(file(1)).unwrap()).unwrap();
+    assert_eq!(value["Identity"], "db-backup");
+    assert_eq!(value["PeriodID"], "2026-03-01T00:04:00Z");
+    let by_hand = PeriodRef::Manual("manual/2026-03-01T00:00:00Z-1".into());
+    let by_hand = RunReport::new(RunRecord::NotReleased, "b", by_hand);
+    store.write_run_report(&run(2), &by_hand).unwrap();
+    assert_eq!(store.run_report(&run(2)).unwrap(), Some(by_hand));
+
+    // Records of before there were these fields are as good, and are written as before.
+    write_run_record(&path, &run(3), &ended(0)).unwrap();
+    let text = String::from_utf8(std::fs::read(file(3)).unwrap()).unwrap();
+    assert!(!text.contains("Identity") && !text.contains("PeriodID"), "{text}");
+    assert_eq!(store.run_report(&run(3)).unwrap(), Some(RunReport::from(ended(0))));
+    let old = format!(r#"{{"RunID":"{}","Record":"not_released","Mood":1}}"#, run(3));
+    std::fs::write(file(3), old).unwrap();
+    let expected = RunReport::from(RunRecord::NotReleased);
+    assert_eq!(store.run_report(&run(3)).unwrap(), Some(expected));
+    std::fs::write(file(3), "{").unwrap();
+    assert_eq!(store.run_report(&run(3)).unwrap(), None);
+    assert_eq!(store.run_report(&run(9)).unwrap(), None);
+}
+
+#[test]
 fn a_supervisor_without_a_state_directory_fails() {
     let parent = tempfile::tempdir().unwrap();
     let missing = parent.path().join("state");
@@ -289,6 +390,7 @@ fn what_is_created_is_private() {
     store.commit("a", &[missed(1)]).unwrap();
     store.save_known(&known(&[])).unwrap();
     store.write_run(&run(1), &ended(0)).unwrap();
+    let _lock = Lock::acquire(&path, Duration::ZERO).unwrap();
     store.alive(minute(5)).unwrap();
     store.reset("a", None, minute(1)).unwrap();
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o7777;
@@ -360,6 +462,62 @@ fn an_active_record_of_another_implementation_is_read_and_ended() {
     assert_eq!(document.last_handled, Some(minute(2)));
     assert_eq!(document.history[0].exit_code, None);
     assert_eq!(document.history[0].outcome, Some(Outcome::Executed));
+}
+
+#[test]
+fn fractions_of_seconds_of_another_implementation_are_dropped() {
+    let text = r#"{"Version":"1","Identity":"a","LastHandledPeriodID":"2026-03-01T00:01:00Z",
+        "LastOutcome":"executed","LastChosenTime":"2026-03-01T00:01:00.25Z",
+        "LastNominalTime":"2026-03-01T00:01:00.000Z",
+        "ActiveExecution":{"PeriodID":"2026-03-01T00:02:00Z","PID":812,
+        "StartedAt":"2026-03-01T00:02:01.734512Z","ChosenTime":"2026-03-01T00:02:00.5Z"},
+        "History":[{"PeriodID":"2026-03-01T00:01:00.0Z","Outcome":"executed",
+        "NominalTime":"2026-03-01T00:01:00Z","ChosenTime":"2026-03-01T00:01:00.25Z",
+        "StartedAt":"2026-03-01T00:01:00.9Z","CompletedAt":"2026-03-01T00:01:59.999999999Z",
+        "ExitCode":0}]}"#;
+    let disk = Disk::new();
+    disk.put(&document_file("a"), text.as_bytes());
+    let store = Store::open(disk, HISTORY_MAX).unwrap();
+    let summary = store.scan().unwrap().documents.remove(0);
+    assert_eq!(summary.last_chosen, Some(minute(1)));
+    let active = &summary.active[0];
+    assert_eq!((active.started_at, active.chosen_time), (minute(2).saturating_add(1), minute(2)));
+    store.commit("a", &[missed(3)]).unwrap();
+    let document = store.read("a").unwrap().unwrap();
+    assert_eq!(document.active().next().unwrap().run, active.run, "it is the same run");
+    let entry = &document.history[0];
+    assert_eq!(entry.completed_at, Some(minute(2).saturating_add(-1)));
+    assert_eq!((entry.started_at, entry.chosen_time), (Some(minute(1)), Some(minute(1))));
+    let written = String::from_utf8(document.to_bytes()).unwrap();
+    assert!(!written.contains('.'), "{written}");
+    let error = Document::parse(text.replace(".734512Z", ".Z").as_bytes(), None).unwrap_err();
+    assert!(matches!(error, DocumentError::Incompatible(_)), "{error:?}");
+}
+
+#[test]
+fn an_error_says_once_what_a_file_is_and_truly_what_to_do() {
+    let disk = Disk::new();
+    let store = Store::open(disk.clone(), HISTORY_MAX).unwrap();
+    let told =
+        |error: &StoreError| format!("{error}: {}", std::error::Error::source(error).unwrap());
+    let file = document_file("a");
+    disk.put(&file, br#"{"Version":"2"}"#);
+    let error = store.read("a").unwrap_err();
+    let expected = "is not usable: its version is `2`, and this build reads `1`";
+    assert!(told(&error).starts_with(&format!("`{file}` {expected}")), "{}", told(&error));
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("its job is then lost"), "{hint}");
+    assert!(hint.contains("the current period too, does not run"), "{hint}");
+    assert!(!hint.contains("new"), "{hint}");
+
+    disk.put(&file, b"{");
+    let error = store.read("a").unwrap_err();
+    assert!(told(&error).starts_with(&format!("`{file}` is not readable: EOF")), "{error}");
+
+    disk.put("known.json", br#"{"Version":"2","MachineID":"","Jobs":{}}"#);
+    let error = store.known().map(drop).unwrap_err();
+    assert!(told(&error).starts_with("`known.json` is not usable: its version"), "{error}");
+    assert!(error.hint().unwrap().contains("every job then counts as new"), "{error:?}");
 }
 
 #[test]

@@ -171,7 +171,11 @@ fn check(victim: &str, wanted: FileKind, ways: &[Tampering], acts: &[Act]) {
             let before = std::fs::read(&elsewhere).ok();
             let told = format!("{victim}, {how:?}, act {number}");
             let error = act(&place).expect_err(&told);
-            let StoreError::Refused { file, source } = &error else { panic!("{told}: {error:?}") };
+            let (file, source) = match &error {
+                StoreError::Refused { file, source } if !victim.is_empty() => (file, source),
+                StoreError::Directory { path, source, .. } if victim.is_empty() => (path, source),
+                _ => panic!("{told}: {error:?}"),
+            };
             assert_eq!(*source, expected(*how, wanted), "{told}");
             assert_eq!(Path::new(file), path, "{told}");
             assert_eq!(error.category(), Category::Persistence, "{told}");
@@ -326,6 +330,60 @@ fn what_is_left_over_and_cannot_be_removed_is_told() {
     std::fs::create_dir(place.state().join(".x.0.tmp")).unwrap();
     let error = place.store().map(drop).unwrap_err();
     assert!(error.to_string().contains(".x.0.tmp"), "{error}");
+}
+
+/// What people name by mistake is not to be changed or moved, and what is krond's is named as such.
+#[test]
+fn nobody_is_advised_to_change_what_is_not_a_state_directory() {
+    if left_out("root", "nobody is advised to change what is not a state directory") {
+        return;
+    }
+    let place = Place::new();
+    let other = place.parent.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let open = |path: &Path, mode: u32, owner: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        chown(path, Some(owner), None).unwrap();
+        let error = RealDirectory::open_existing(path).unwrap_err();
+        assert!(error.to_string().ends_with("is refused as state directory"), "{error}");
+        error.hint().unwrap()
+    };
+    let check = |hint: &str, said: &[&str]| {
+        for harm in ["chown", "move"] {
+            assert!(!hint.contains(harm), "{hint}");
+        }
+        let has_chmod = said.iter().any(|said| said.starts_with("chmod"));
+        assert_eq!(hint.contains("chmod"), has_chmod, "{hint}");
+        assert!(said.iter().all(|said| hint.contains(said)), "{hint}");
+    };
+    check(&open(&other, 0o1777, 0), &["--state-dir", "one that is not there is made"]);
+    check(&open(&other, 0o700, STRANGER), &["--state-dir", "as user 12345, who owns it"]);
+    // One of both files may be anybody's; and files of others prove nothing.
+    std::fs::write(other.join("lock"), "").unwrap();
+    check(&open(&other, 0o755, 0), &["--state-dir"]);
+    std::fs::write(other.join("known.json"), "").unwrap();
+    chown(other.join("lock"), Some(STRANGER), None).unwrap();
+    check(&open(&other, 0o755, 0), &["--state-dir"]);
+
+    let error = RealDirectory::open_existing(Path::new("/etc/passwd")).unwrap_err();
+    check(&error.hint().unwrap(), &["--state-dir", "`/etc/passwd`"]);
+    let link = place.parent.path().join("link");
+    symlink(place.state(), &link).unwrap();
+    let error = RealDirectory::open_existing(&link).unwrap_err();
+    check(&error.hint().unwrap(), &["--state-dir", "the directory itself"]);
+
+    place.store().unwrap();
+    let state = place.state();
+    check(&open(&state, 0o755, 0), &[&format!("chmod 0700 '{}'", state.display())]);
+    check(&open(&state, 0o700, STRANGER), &["run it as user 12345, who owns"]);
+}
+
+/// What a hint tells people to type is one word to their shell, whatever the path.
+#[test]
+fn a_path_in_a_hint_is_quoted() {
+    let refusal = Refusal::Mode { found: 0o644, wanted: 0o600 };
+    let hint = refusal.hint("/it's here/known.json");
+    assert!(hint.ends_with(r"`chmod 0600 '/it'\''s here/known.json'`"), "{hint}");
 }
 
 #[test]

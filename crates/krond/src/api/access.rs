@@ -7,8 +7,10 @@
 //! asked of the name service, as for any login. A question it cannot answer is answered with no.
 
 use std::ffi::CString;
+use std::net::IpAddr;
 
-use axum::http::Method;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, Method};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 
 use super::failure::Failure;
@@ -20,6 +22,8 @@ pub(super) enum Access {
     Nothing,
     /// Look, but not touch.
     Read,
+    /// The same, for somebody nobody vouches for.
+    ReadFromNetwork,
     /// Everything.
     Change,
 }
@@ -29,7 +33,14 @@ impl Access {
     pub(super) fn admits(self, method: &Method) -> Result<(), Failure> {
         match self {
             Access::Change => Ok(()),
-            Access::Read if matches!(*method, Method::GET | Method::HEAD) => Ok(()),
+            Access::Read | Access::ReadFromNetwork
+                if matches!(*method, Method::GET | Method::HEAD) =>
+            {
+                Ok(())
+            }
+            Access::ReadFromNetwork => {
+                Err(Failure::forbidden("nothing can be changed over the network; use the socket"))
+            }
             Access::Read => {
                 Err(Failure::forbidden("only root and the daemon's own user may change anything"))
             }
@@ -40,10 +51,38 @@ impl Access {
     }
 }
 
+/// Whether a request that came over the network names this machine by a number or as `localhost`.
+/// A page in somebody's browser can make a name of its own mean this machine, and then read on.
+pub(super) fn is_plain_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let number = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || number.parse::<IpAddr>().is_ok()
+}
+
+/// Who a peer is, as far as that can be told without asking anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Root or the daemon's own user, who may change things.
+    Owner,
+    /// Anybody else.
+    Other,
+}
+
+impl Rank {
+    /// The rank of this user.
+    pub(super) fn of(uid: u32) -> Rank {
+        let own = rustix::process::geteuid().as_raw();
+        if uid == 0 || uid == own { Rank::Owner } else { Rank::Other }
+    }
+}
+
 /// What the peer with this user and primary group may do.
 pub(super) async fn of(uid: u32, gid: u32, socket_group: String) -> Access {
-    let own = rustix::process::geteuid().as_raw();
-    if uid == 0 || uid == own {
+    if Rank::of(uid) == Rank::Owner {
         return Access::Change;
     }
     // The name service may ask the network.
@@ -87,5 +126,25 @@ mod tests {
         assert!(is_member(0, 54_321, &group.name), "by the user's groups");
         assert!(!is_member(12_345, 54_321, &group.name), "a user nobody knows");
         assert!(!is_member(0, root.gid.as_raw(), "no-such-group-here"));
+    }
+
+    #[test]
+    fn only_numbers_and_localhost_name_this_machine() {
+        let plain = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            is_plain_host(&headers)
+        };
+        for host in
+            ["127.0.0.1:8620", "127.0.0.1", "localhost:1", "localhost", "[::1]:8620", "[::1]"]
+        {
+            assert!(plain(host), "{host}");
+        }
+        for host in
+            ["example.org", "example.org:8620", "127.0.0.1.example.org", "localhost.evil:80", ""]
+        {
+            assert!(!plain(host), "{host}");
+        }
+        assert!(!is_plain_host(&HeaderMap::new()));
     }
 }

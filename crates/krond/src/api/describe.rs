@@ -59,6 +59,7 @@ pub(super) fn job(job: &machine::JobView) -> JobView {
             operation: failure.operation.clone(),
             message: failure.message.clone(),
         }),
+        recent: job.recent.events().map(|event| event.as_str().to_owned()).collect(),
     }
 }
 
@@ -131,7 +132,7 @@ pub(super) fn recorded_run(active: &ActiveState) -> RunView {
     }
 }
 
-pub(super) fn entry(entry: &HistoryEntry) -> OutcomeView {
+pub(crate) fn entry(entry: &HistoryEntry) -> OutcomeView {
     OutcomeView {
         period_id: entry.period.to_string(),
         outcome: entry.outcome.map(|outcome| outcome.to_string()),

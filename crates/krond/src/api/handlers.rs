@@ -135,15 +135,16 @@ pub(super) async fn run_state(
     let Path((identity, run)) =
         path.map_err(|refused| Failure::bad_request(refused.body_text()))?;
     let (job, document) = recorded(&handle, &identity).await?;
-    let run = run_id(&run, job.as_ref(), &document)?;
+    let run = run_id(&handle, &run, job.as_ref(), &document)?;
+    let is_active = is_active(&run, job.as_ref(), &document);
+    let recorded = document.history.iter().rfind(|entry| entry.run.as_ref() == Some(&run));
+    // A short history may have dropped it. Only what has left the document is looked for
+    // elsewhere: what is on its way there is not over.
+    let ended = || handle.ended_run(&identity, &run).filter(|_| !is_active);
     Ok(Json(RunStateView {
         run_id: run.to_string(),
-        is_active: is_active(&run, job.as_ref(), &document),
-        outcome: document
-            .history
-            .iter()
-            .rfind(|entry| entry.run.as_ref() == Some(&run))
-            .map(describe::entry),
+        is_active,
+        outcome: recorded.cloned().or_else(ended).as_ref().map(describe::entry),
     }))
 }
 
@@ -166,7 +167,7 @@ pub(super) async fn log(
         path.map_err(|refused| Failure::bad_request(refused.body_text()))?;
     let Query(query) = query.map_err(|rejection| Failure::bad_request(rejection.body_text()))?;
     let (job, document) = recorded(&handle, &identity).await?;
-    let run = run_id(&run, job.as_ref(), &document)?;
+    let run = run_id(&handle, &run, job.as_ref(), &document)?;
     let active = is_active(&run, job.as_ref(), &document);
     let piece = blocking(&handle, move |handle| {
         log_file::read(&handle.log_path(&identity, &run), query.offset)
@@ -259,7 +260,7 @@ async fn done(handle: &Handle, request: Request, word: &str) -> Result<Json<Done
 }
 
 /// Asks the loop; a refusal is a failure.
-async fn ask(handle: &Handle, request: Request) -> Result<Reply, Failure> {
+pub(super) async fn ask(handle: &Handle, request: Request) -> Result<Reply, Failure> {
     match tokio::time::timeout(ANSWER_PATIENCE, handle.ask(request)).await {
         Err(_) => Err(Failure::timed_out()),
         Ok(Err(gone)) => Err(gone.into()),
@@ -319,6 +320,7 @@ async fn blocking<T: Send + 'static>(
 
 /// The run that a path names. `latest` is the newest that was started.
 fn run_id(
+    handle: &Handle,
     text: &str,
     job: Option<&machine::JobView>,
     document: &Document,
@@ -340,7 +342,8 @@ fn run_id(
     }
     let run = RunId::try_from(text.to_owned()).map_err(Failure::bad_request)?;
     let known = document.history.iter().any(|entry| entry.run.as_ref() == Some(&run))
-        || is_active(&run, job, document);
+        || is_active(&run, job, document)
+        || handle.ended_run(&document.identity, &run).is_some();
     if !known {
         let message = format!("job `{}` has no run `{run}`", excerpt(&document.identity));
         return Err(Failure::no_such_run(message, "`kron history` lists its runs"));

@@ -38,6 +38,28 @@ pub struct StatusView {
     pub stopping: Option<String>,
 }
 
+/// When jobs are expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedView {
+    /// Every job that has a next run, in the order of their identities.
+    pub jobs: Vec<ExpectedJobView>,
+}
+
+/// When one job is expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedJobView {
+    /// Its identity.
+    pub identity: String,
+    /// Its next period.
+    pub period_id: String,
+    /// When that period is due.
+    pub chosen_time: UtcSecond,
+    /// How late it may begin: the deadline, and at least a minute.
+    pub grace_seconds: u64,
+    /// When it must have begun, if all is well.
+    pub expected_by: UtcSecond,
+}
+
 /// All jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobsView {
@@ -71,6 +93,10 @@ pub struct JobView {
     pub active: Vec<RunView>,
     /// Why its current period could not be started.
     pub failing: Option<FailingView>,
+    /// What became of its latest periods and runs, oldest first: `succeeded`, `failed`,
+    /// `timed_out`, `lost`, `replaced`, `stopped`, `missed`, `skipped` or `unschedulable`.
+    #[serde(default)]
+    pub recent: Vec<String>,
 }
 
 /// A job as it is defined.

@@ -23,6 +23,13 @@ pub(crate) fn timestamp() -> String {
     format!("{}.{nanoseconds:09}Z", text.trim_end_matches('Z'))
 }
 
+/// How long ago that second began.
+pub(crate) fn since(second: UtcSecond) -> Duration {
+    let (now, nanoseconds) = wall();
+    let seconds = u64::try_from(now.since(second)).unwrap_or_default();
+    Duration::new(seconds, nanoseconds)
+}
+
 /// The present second, and the nanoseconds since it began.
 #[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
 fn wall() -> (UtcSecond, u32) {

@@ -1,6 +1,7 @@
 //! The thread that serves the control API: one runtime, one thread.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -30,12 +31,13 @@ impl ControlServer {
     pub(super) fn start(
         handle: Handle,
         listener: UnixListener,
+        readers: Option<TcpListener>,
         log: Log,
     ) -> io::Result<ControlServer> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (leave, left) = oneshot::channel();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
-            serve(runtime, handle, listener, left, log);
+            serve(runtime, handle, listener, readers, left, log);
         })?;
         Ok(ControlServer { leave, thread })
     }
@@ -52,12 +54,22 @@ fn serve(
     runtime: Runtime,
     handle: Handle,
     listener: UnixListener,
+    readers: Option<TcpListener>,
     left: oneshot::Receiver<()>,
     log: Log,
 ) {
     runtime.block_on(async {
+        let serving = async {
+            match readers {
+                None => api::serve(handle, listener).await,
+                Some(readers) => {
+                    let readers = api::serve_readers(handle.clone(), readers);
+                    tokio::try_join!(api::serve(handle, listener), readers).map(drop)
+                }
+            }
+        };
         tokio::select! {
-            result = api::serve(handle, listener) => {
+            result = serving => {
                 if let Err(error) = result {
                     log.write(&Entry::new(Level::Error, "api_failed").error(
                         Category::System,

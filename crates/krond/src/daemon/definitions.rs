@@ -1,7 +1,11 @@
 //! Definitions from the files the daemon was given.
 //!
 //! Any error in them means that nothing of them is used; what is wrong is then told in full, as
-//! `kron lint` tells it. Bad lines of crontab files are told and left out.
+//! `kron lint` tells it. Bad lines of crontab files are told and left out. A daemon that runs as root
+//! also looks at who may write them (`trust`).
+
+mod crontabs;
+mod trust;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,8 +14,11 @@ use kron_config::files::{self, ReadError};
 use kron_config::{DaemonSettings, Diagnostic, Job, Loader, Options};
 use kron_core::{Category, Severity};
 
+use self::crontabs::Crontabs;
+use self::trust::Trust;
 use crate::log::{Log, LogFormat, told};
 use crate::machine::{Entry, Level};
+use crate::options::RunOptions;
 
 /// Said when so much is wrong that the rest was not read.
 const CUT_SHORT: &str = "there is more; the rest was not read";
@@ -20,9 +27,12 @@ const CUT_SHORT: &str = "there is more; the rest was not read";
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     /// Files and directories. They are read again by every reload.
-    pub(super) paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
+    /// The system's crontabs, as they are.
+    crontabs: Crontabs,
     /// What `%H` and `%m` in salts stand for.
     pub(super) options: Options,
+    log: Log,
 }
 
 /// Definitions without errors.
@@ -62,31 +72,53 @@ impl DefinitionsError {
 }
 
 impl Sources {
+    /// What the daemon was told.
+    pub(super) fn of(options: &RunOptions, log: Log) -> Sources {
+        let crontabs = Crontabs::of(options);
+        Sources { paths: options.config.clone(), crontabs, options: host_options(), log }
+    }
+
     /// Reads everything.
     pub(super) fn load(&self) -> Result<Definitions, DefinitionsError> {
         let read = |error| DefinitionsError::Read { error };
-        let mut loader = Loader::new(self.options.clone());
+        let crontab_zone = self.crontabs.zone(&self.paths, self.log).map_err(|finding| {
+            let diagnostics = vec![Diagnostic::without_place(finding)];
+            DefinitionsError::Invalid { diagnostics, cut_short: false }
+        })?;
+        let mut loader = Loader::new(Options { crontab_zone, ..self.options.clone() });
+        let mut trust = Trust::new();
         for path in &self.paths {
+            trust.look_at_source(path);
             for (file, format) in files::expand(path, None).map_err(read)? {
-                loader.load(&files::read(&file).map_err(read)?, &format);
+                if trust.admits(&file) {
+                    loader.load(&files::read(&file).map_err(read)?, &format);
+                }
             }
         }
+        self.crontabs.load(&mut loader).map_err(read)?;
         let loaded = loader.finish();
-        if !loaded.is_usable() {
+        let is_usable = loaded.is_usable() && !trust.has_refused();
+        let mut diagnostics = trust.diagnostics;
+        diagnostics.extend(loaded.diagnostics);
+        if !is_usable {
             let cut_short = loaded.cut_short;
-            return Err(DefinitionsError::Invalid { diagnostics: loaded.diagnostics, cut_short });
+            return Err(DefinitionsError::Invalid { diagnostics, cut_short });
         }
         let mut jobs = loaded.jobs;
+        diagnostics.extend(crontabs::doubt_users(&jobs));
         for job in &mut jobs {
             // The machine waits for what is being ended as long as its supervisor does.
             job.execution.grace.get_or_insert(loaded.daemon.grace);
         }
-        Ok(Definitions { jobs, settings: loaded.daemon, diagnostics: loaded.diagnostics })
+        Ok(Definitions { jobs, settings: loaded.daemon, diagnostics })
     }
 }
 
 /// Diagnostics as `kron lint` shows them.
-pub(super) fn rendered(diagnostics: &[Diagnostic], cut_short: bool) -> String {
+pub(super) fn rendered<'a>(
+    diagnostics: impl IntoIterator<Item = &'a Diagnostic>,
+    cut_short: bool,
+) -> String {
     let mut text = String::new();
     for diagnostic in diagnostics {
         // Writing to a `String` cannot fail.
@@ -98,14 +130,13 @@ pub(super) fn rendered(diagnostics: &[Diagnostic], cut_short: bool) -> String {
     text
 }
 
-/// Shows diagnostics where the log goes: for people with their source lines, or one entry each
-/// where only JSON may stand.
+/// Shows diagnostics where the log goes: for people with their source lines; or one entry each
+/// where only JSON may stand, and where there is no line to show.
 pub(super) fn show(log: Log, diagnostics: &[Diagnostic], cut_short: bool) {
-    if log.format() == LogFormat::Text {
-        log.write_plain(&rendered(diagnostics, cut_short));
-        return;
-    }
-    for diagnostic in diagnostics {
+    let is_text = log.format() == LogFormat::Text;
+    let (plain, entries): (Vec<_>, Vec<_>) =
+        diagnostics.iter().partition(|it| is_text && it.location.is_some());
+    for diagnostic in entries {
         let level = match diagnostic.severity {
             Severity::Error => Level::Error,
             Severity::Warning => Level::Warn,
@@ -123,7 +154,9 @@ pub(super) fn show(log: Log, diagnostics: &[Diagnostic], cut_short: bool) {
         }
         log.write(&entry);
     }
-    if cut_short {
+    if is_text {
+        log.write_plain(&rendered(plain, cut_short));
+    } else if cut_short {
         log.write(&Entry::new(Level::Error, "diagnostic").error(
             Category::Configuration,
             "load",
@@ -133,7 +166,7 @@ pub(super) fn show(log: Log, diagnostics: &[Diagnostic], cut_short: bool) {
 }
 
 /// What a salt may name: the host's name and the machine's id.
-pub(super) fn host_options() -> Options {
+fn host_options() -> Options {
     let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Options {
         host_name: Some(host_name),

@@ -4,6 +4,7 @@
 //! processes are other threads' business, whose results come back as events.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
 use super::clock;
 use super::handle::{ReloadFailure, ReloadView, Shared};
+use super::hooks::{Hooks, Telling};
 use super::inbox::{Arrived, Asked, Done, Inbox, NewDefinitions, WriteFailure};
 use super::launch::Launchers;
 use super::logs::Task;
@@ -51,6 +53,7 @@ pub(super) struct EventLoop {
     pub(super) runs: Runs,
     pub(super) sync: SyncPool,
     pub(super) launchers: Launchers,
+    pub(super) hooks: Hooks,
     pub(super) retention: mpsc::Sender<Task>,
     pub(super) reloads: tokio_mpsc::Sender<reload::Order>,
     pub(super) shared: Arc<Shared>,
@@ -211,7 +214,9 @@ impl EventLoop {
             }
             Done::Synced { tickets, result: Err(WriteFailure { identity, period, message }) } => {
                 let ticket = tickets.first().copied().unwrap_or(NO_TICKET);
-                self.own.events.push_back(Event::NotDurable { ticket, identity, period, message });
+                let operation = "write state";
+                let event = Event::NotDurable { ticket, operation, identity, period, message };
+                self.own.events.push_back(event);
             }
             Done::RunRead { run, result: Ok(read) } => {
                 let steps = self.runs.read(&run, read);
@@ -221,17 +226,23 @@ impl EventLoop {
             // looks again.
             Done::RunRead { run, result: Err(message) } => {
                 let (ticket, identity) = (NO_TICKET, self.runs.identity(&run));
-                let period = self.runs.period(&run);
-                self.own.events.push_back(Event::NotDurable { ticket, identity, period, message });
+                let (operation, period) = ("read run record", self.runs.period(&run));
+                let event = Event::NotDurable { ticket, operation, identity, period, message };
+                self.own.events.push_back(event);
+            }
+            Done::Told { id, result } => {
+                if result.is_err() {
+                    self.shared.metrics.hook_failures.fetch_add(1, Ordering::Relaxed);
+                }
+                self.own.events.push_back(Event::Delivered { id, result });
             }
             Done::Loaded(new) => self.loaded(*new),
         }
     }
 
     fn loaded(&mut self, new: NewDefinitions) {
-        let group = new.settings.socket_group.clone();
-        if self.shared.settings().socket_group != group
-            && let Err(error) = self.socket.admit(&group)
+        let is_other = self.shared.settings().socket_group != new.settings.socket_group;
+        if is_other && let Err(error) = new.socket_group.and_then(|group| self.socket.admit(group))
         {
             self.log.write(&Entry::new(Level::Error, "socket_group_failed").error(
                 Category::System,
@@ -239,9 +250,11 @@ impl EventLoop {
                 &crate::log::told(&error),
             ));
         }
+        self.shared.store.set_history_max(new.settings.history_entries_max as usize);
         self.shared.set_settings(new.settings);
         let view = ReloadView { job_count: new.jobs.len(), diagnostics: new.diagnostics };
         let request = new.reply.map(|reply| self.wait_for(Waiter::Reload(reply, view)));
+        self.own.events.push_back(Event::Hooks(self.shared.settings().hooks.clone()));
         self.own.events.push_back(Event::Load { jobs: new.jobs, request });
     }
 
@@ -275,6 +288,8 @@ impl EventLoop {
                     self.walk(steps);
                 }
                 Action::Commit { ticket, identity, changes, rank } => {
+                    self.shared.metrics.record(&changes);
+                    self.shared.ended.note(&identity, &changes);
                     self.sync.order(Order::Commit { ticket, identity, changes, rank });
                 }
                 Action::Restore { ticket, identity, document } => {
@@ -282,6 +297,9 @@ impl EventLoop {
                 }
                 Action::SaveKnown { ticket, known } => {
                     self.sync.order(Order::SaveKnown { ticket, known });
+                }
+                Action::Deliver { identity, hook, delivery } => {
+                    self.hooks.order(Telling { identity, hook, delivery });
                 }
                 Action::Epoch(event) => {
                     self.sync.order(Order::Epoch(Epoch { at: now.wall, event }));

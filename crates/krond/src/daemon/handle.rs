@@ -9,13 +9,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use kron_config::DaemonSettings;
 use kron_core::Category;
-use kron_state::{RealDirectory, RunId, Store};
+use kron_state::{HistoryEntry, RealDirectory, RunId, Store};
 use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::{Asked, Wake};
 use super::logs;
 use super::reload::{Order, Origin};
+use crate::api::EndedRuns;
 use crate::machine::{Reply, Request};
+use crate::metrics::Metrics;
 
 /// Reaches a running daemon from any thread. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,6 +34,9 @@ pub(super) struct Shared {
     pub(super) store: Arc<Store<RealDirectory>>,
     pub(super) settings: RwLock<Arc<DaemonSettings>>,
     pub(super) state_dir: PathBuf,
+    /// Fed by the loop, asked by the control API.
+    pub(super) ended: EndedRuns,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// The daemon is leaving and answers nobody any more.
@@ -120,6 +125,16 @@ impl Handle {
     #[must_use]
     pub fn settings(&self) -> Arc<DaemonSettings> {
         self.shared.settings()
+    }
+
+    /// How a run by hand ended, if it did not long ago, whatever its history keeps.
+    pub(crate) fn ended_run(&self, identity: &str, run: &RunId) -> Option<HistoryEntry> {
+        self.shared.ended.find(identity, run)
+    }
+
+    /// What the daemon has counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// The state directory.

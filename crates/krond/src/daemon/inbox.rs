@@ -11,12 +11,14 @@ use std::sync::mpsc;
 
 use kron_config::{DaemonSettings, Job};
 use kron_exec::Supervisor;
-use kron_state::{PeriodRef, RunId, RunRead};
+use kron_state::{DeliveryId, PeriodRef, RunId, RunRead};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd::Gid;
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
 use super::handle::{ReloadFailure, ReloadView};
+use super::socket::SocketError;
 use crate::machine::{Reply, Request, StartFailure, Ticket};
 
 /// Requests that may wait for the loop; further ones wait in their connections.
@@ -38,6 +40,8 @@ pub(super) enum Done {
     Synced { tickets: Vec<Ticket>, result: Result<(), WriteFailure> },
     /// What a supervisor left behind was looked for, or the disk did not say.
     RunRead { run: RunId, result: Result<RunRead, String> },
+    /// A hook was told, or could not be.
+    Told { id: DeliveryId, result: Result<(), String> },
     /// Definitions were read and are sound.
     Loaded(Box<NewDefinitions>),
 }
@@ -57,6 +61,8 @@ pub(super) struct WriteFailure {
 pub(super) struct NewDefinitions {
     pub(super) jobs: Vec<Job>,
     pub(super) settings: DaemonSettings,
+    /// The number of the group that may look, looked up where that may take a while.
+    pub(super) socket_group: Result<Option<Gid>, SocketError>,
     /// Doubts about them, for whoever asked.
     pub(super) diagnostics: String,
     pub(super) reply: Option<oneshot::Sender<Result<ReloadView, ReloadFailure>>>,

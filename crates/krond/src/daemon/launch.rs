@@ -13,8 +13,8 @@ use std::time::Duration;
 use kron_config::{Action, DaemonSettings, Limit as ConfigLimit, Output as ConfigOutput, Resource};
 use kron_core::{Category, Seconds};
 use kron_exec::{
-    Account, AccountError, Credentials, LaunchError, Launcher, Limit, Output, Plan, Supervisor,
-    TAG_BYTES_MAX, account, clean_environment,
+    Account, AccountError, Credentials, LaunchError, Launcher, Limit, LogFormat, Output, Plan,
+    Supervisor, TAG_BYTES_MAX, account, clean_environment,
 };
 use kron_state::RealDirectory;
 use nix::errno::Errno;
@@ -41,6 +41,8 @@ pub(super) struct Host {
     /// How many files commands may have open unless told otherwise: what the daemon had before it
     /// raised its own limit, soft and hard.
     pub(super) open_files: (Option<u64>, Option<u64>),
+    /// How the daemon's log is written, which supervisors share.
+    pub(super) log_format: LogFormat,
 }
 
 /// Starts supervisors from the program that is running. A library that was preloaded into the
@@ -137,7 +139,10 @@ pub(super) fn category_of(errno: i32) -> Category {
 
 /// The account a command runs as. A daemon whose own user is in no list, as in some containers,
 /// runs commands as that user all the same.
-fn find_account(user: Option<&str>, group: Option<&str>) -> Result<Account, AccountError> {
+pub(super) fn find_account(
+    user: Option<&str>,
+    group: Option<&str>,
+) -> Result<Account, AccountError> {
     match account(user, group) {
         Err(AccountError::NoUser(name)) if user.is_none() && group.is_none() => {
             let groups = getgroups().map_err(|errno| AccountError::Lookup {
@@ -189,6 +194,9 @@ fn plan(launch: &Launch, settings: &DaemonSettings, host: &Host, account: &Accou
         timeout: run.timeout.map(duration),
         grace: duration(run.grace),
         state_dir: host.state_dir.clone(),
+        identity: Some(job.identity().to_owned()),
+        period_id: Some(launch.period.to_string()),
+        log_format: host.log_format,
     }
 }
 
@@ -227,7 +235,10 @@ fn working_directory(wanted: Option<&str>, home: &str) -> PathBuf {
     }
 }
 
-fn limits(wanted: &[ConfigLimit], (soft, hard): (Option<u64>, Option<u64>)) -> Vec<Limit> {
+pub(super) fn limits(
+    wanted: &[ConfigLimit],
+    (soft, hard): (Option<u64>, Option<u64>),
+) -> Vec<Limit> {
     let mut limits: Vec<Limit> = wanted
         .iter()
         .map(|limit| Limit {

@@ -13,16 +13,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use kron_core::Category;
+use kron_core::{Category, UtcSecond};
 use kron_exec::{Held, Message, Signal, Supervisor};
 use kron_state::{ActiveState, ExitStatus, PeriodRef, Process, RunId, RunRead, RunRecord};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
+use super::clock;
 use super::launch::category_of;
 use super::logs::ActiveRuns;
 use super::poll::{Poll, Token};
+use super::sync_queue::RunOf;
 use crate::log::Log;
-use crate::machine::{Entry, Event, Launch, Level, Report, StartFailure, Urgency};
+use crate::machine::{Entry, Event, Launch, Report, StartFailure, Urgency};
+use crate::metrics::Metrics;
 
 /// All runs that this daemon knows of.
 #[derive(Debug)]
@@ -37,6 +40,7 @@ pub(super) struct Runs {
     reap_due: bool,
     boot_id: String,
     active: ActiveRuns,
+    metrics: Arc<Metrics>,
     log: Log,
 }
 
@@ -52,8 +56,13 @@ enum Watched {
 struct Live {
     identity: Arc<str>,
     period: PeriodRef,
+    /// When it was due, if it is no run by hand.
+    chosen: Option<UtcSecond>,
     /// The boot its processes belong to.
     boot_id: String,
+    /// Whether another implementation recorded it: there is no supervisor, and only a number says
+    /// which process it is.
+    foreign: bool,
     supervisor: Option<Process>,
     command: Option<Process>,
     link: Link,
@@ -75,7 +84,11 @@ struct Live {
 impl Live {
     /// An entry about something that failed.
     fn failure(&self, event: &'static str, run: &RunId) -> Entry {
-        Entry::new(Level::Error, event).of(&self.identity).period(&self.period).shown("run_id", run)
+        self.named(run).failure(event)
+    }
+
+    fn named(&self, run: &RunId) -> RunOf {
+        RunOf { run: run.clone(), of: Some((self.identity.clone(), self.period.clone())) }
     }
 }
 
@@ -127,13 +140,18 @@ pub(super) enum Step {
     /// Tell the machine.
     Tell(Event),
     /// Read what the supervisor left.
-    Read(RunId),
+    Read(RunOf),
     /// Remove what the supervisor left.
-    Remove(RunId),
+    Remove(RunOf),
 }
 
 impl Runs {
-    pub(super) fn new(boot_id: String, active: ActiveRuns, log: Log) -> Runs {
+    pub(super) fn new(
+        boot_id: String,
+        active: ActiveRuns,
+        metrics: Arc<Metrics>,
+        log: Log,
+    ) -> Runs {
         Runs {
             live: HashMap::new(),
             tokens: HashMap::new(),
@@ -143,6 +161,7 @@ impl Runs {
             reap_due: false,
             boot_id,
             active,
+            metrics,
             log,
         }
     }
@@ -152,7 +171,8 @@ impl Runs {
         self.launching_count += 1;
         let identity = launch.definition.job.identity().into();
         let link = Link::Launching(Wanted::Yes);
-        self.insert(launch.run.clone(), identity, launch.period.clone(), link);
+        let live = self.insert(launch.run.clone(), identity, launch.period.clone(), link);
+        live.chosen = launch.decision.as_ref().map(|_| launch.chosen);
     }
 
     fn insert(
@@ -166,7 +186,9 @@ impl Runs {
         let live = Live {
             identity,
             period,
+            chosen: None,
             boot_id: self.boot_id.clone(),
+            foreign: false,
             supervisor: None,
             command: None,
             link,
@@ -240,7 +262,8 @@ impl Runs {
         let (run, period) = (active.run.clone(), active.period.clone());
         let live = self.insert(run, identity, period, Link::Over);
         live.boot_id.clone_from(&active.boot_id);
-        live.supervisor = Some(active.supervisor);
+        live.foreign = active.is_foreign();
+        live.supervisor = (!live.foreign).then_some(active.supervisor);
         live.command = Some(Process { pid: active.pid, start_ticks: active.start_ticks });
         live.executed = active.executed;
         live.leaves_record = true;
@@ -285,6 +308,9 @@ impl Runs {
             }
             Message::Executing => {
                 live.executed = true;
+                if let Some(chosen) = live.chosen {
+                    self.metrics.executed(clock::since(chosen));
+                }
                 told(Event::Executing { run: run_id })
             }
             Message::Refused { stage, errno, message } if live.command.is_none() => {
@@ -373,6 +399,15 @@ impl Runs {
             Urgency::Kill => Signal::Kill,
         };
         let Some(live) = self.live.get_mut(run) else { return };
+        if live.foreign {
+            // The number may be a stranger's by now.
+            self.log.write(&live.failure("end_failed", run).error(
+                Category::System,
+                "signal the command",
+                "another implementation started it, so it cannot be told apart from a stranger",
+            ));
+            return;
+        }
         live.asked_to_end = Some(signal);
         let result = match &live.link {
             Link::Open(supervisor) => supervisor.signal(signal),
@@ -469,6 +504,7 @@ impl Runs {
     fn watch_processes(&mut self, poll: &mut Poll, run: &RunId, then: Then) -> Vec<Step> {
         let Some(live) = self.live.get_mut(run) else { return Vec::new() };
         let hold = |process: Option<Process>| match process {
+            Some(process) if live.foreign => Held::open_by_number(process.pid),
             Some(process) => Held::open(&live.boot_id, process),
             None => Ok(None),
         };
@@ -583,7 +619,7 @@ impl Runs {
         };
         live.link = Link::Over;
         match then {
-            Then::Report => vec![Step::Read(run.clone())],
+            Then::Report => vec![Step::Read(live.named(run))],
             Then::Rest => Vec::new(),
             Then::Forget => self.over(run),
         }
@@ -591,9 +627,10 @@ impl Runs {
 
     /// Nobody needs to know about the run any more.
     fn over(&mut self, run: &RunId) -> Vec<Step> {
-        let leaves_record = self.live.get(run).is_some_and(|live| live.leaves_record);
+        let left = self.live.get(run).filter(|live| live.leaves_record);
+        let steps = left.map(|live| Step::Remove(live.named(run))).into_iter().collect();
         self.forget(run);
-        if leaves_record { vec![Step::Remove(run.clone())] } else { Vec::new() }
+        steps
     }
 
     /// Closes a run's socket and forgets it.

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Group, chown};
+use nix::unistd::{Gid, Group, chown};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -19,8 +19,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 const GROUP_MODE: u32 = 0o660;
 /// The permissions of one without.
 const PRIVATE_MODE: u32 = 0o600;
-/// The permissions of the directory that is made for it.
+/// The permissions of the directories that are made for it.
 const DIRECTORY_MODE: u32 = 0o755;
+/// Bytes that the system lets the path of a socket have, without the one that ends it.
+const PATH_BYTES_MAX: usize = 107;
 
 /// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +33,15 @@ pub(super) enum SocketError {
     /// Another daemon answers there.
     #[error("another process answers on `{}`", path.display())]
     InUse { path: PathBuf },
+    /// The system takes no path as long as that.
+    #[error(
+        "the path `{}` has {} bytes, and that of a socket may have at most {PATH_BYTES_MAX}",
+        path.display(), path.as_os_str().len()
+    )]
+    TooLong { path: PathBuf },
+    /// The name service does not answer.
+    #[error("cannot look up the group `{name}`")]
+    Group { name: String, source: io::Error },
     /// The system says no.
     #[error("cannot {operation} `{}`", path.display())]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
@@ -47,7 +58,10 @@ impl SocketError {
                 "if it is another krond, give this one its own place with `--socket`; \
                  `kron status --socket PATH` asks who is there",
             ),
-            SocketError::Io { .. } => None,
+            SocketError::TooLong { .. } => {
+                Some("choose a shorter path with `--socket`, and give `kron` the same")
+            }
+            SocketError::Group { .. } | SocketError::Io { .. } => None,
         }
     }
 }
@@ -63,12 +77,11 @@ pub(super) struct SocketFile {
 pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), SocketError> {
     let failed =
         |operation| move |source| SocketError::Io { operation, path: path.to_owned(), source };
-    if let Some(directory) = path.parent()
-        && !directory.try_exists().map_err(failed("look at the directory of"))?
-    {
-        fs::create_dir_all(directory).map_err(failed("make the directory of"))?;
-        // Whatever the daemon's mask: whom the socket lets in must be able to reach it.
-        set_mode(directory, DIRECTORY_MODE).map_err(failed("open the directory of"))?;
+    if path.as_os_str().len() > PATH_BYTES_MAX {
+        return Err(SocketError::TooLong { path: path.to_owned() });
+    }
+    if let Some(directory) = path.parent() {
+        make_directories(directory).map_err(failed("make the directory of"))?;
     }
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
@@ -86,6 +99,24 @@ pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), SocketErro
     Ok((listener, SocketFile { path: path.to_owned() }))
 }
 
+/// Makes a directory and those above it, as far as they are missing. Whatever the daemon's mask, each
+/// that is made lets everybody through: whom the socket lets in must be able to reach it.
+fn make_directories(directory: &Path) -> io::Result<()> {
+    let missing = |path: &&Path| {
+        !path.as_os_str().is_empty() && !path.try_exists().is_ok_and(|exists| exists)
+    };
+    let missing: Vec<&Path> = directory.ancestors().take_while(missing).collect();
+    for path in missing.into_iter().rev() {
+        match fs::create_dir(path) {
+            Ok(()) => set_mode(path, DIRECTORY_MODE)?,
+            // Somebody else was faster, and it is his.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Whether anybody listens on the socket, found out without waiting: a listener that is too busy
 /// to answer is one all the same.
 fn is_listened_on(path: &Path) -> bool {
@@ -97,15 +128,20 @@ fn is_listened_on(path: &Path) -> bool {
     !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
+/// The number of a group, if there is such a group. Asks the name service, which may take a while.
+pub(super) fn group_number(name: &str) -> Result<Option<Gid>, SocketError> {
+    let found = Group::from_name(name)
+        .map_err(|errno| SocketError::Group { name: name.to_owned(), source: errno.into() })?;
+    Ok(found.map(|group| group.gid))
+}
+
 impl SocketFile {
-    /// Lets this group in, if there is such a group and the daemon may.
-    pub(super) fn admit(&self, group: &str) -> Result<Admission, SocketError> {
+    /// Lets a group in, if there is one and the daemon may.
+    pub(super) fn admit(&self, group: Option<Gid>) -> Result<Admission, SocketError> {
         let failed = |operation| {
             move |source| SocketError::Io { operation, path: self.path.clone(), source }
         };
-        let found = Group::from_name(group)
-            .map_err(|errno| failed("look up the group of")(errno.into()))?;
-        let admission = match found.map(|group| chown(&self.path, None, Some(group.gid))) {
+        let admission = match group.map(|group| chown(&self.path, None, Some(group))) {
             None => Admission::NoSuchGroup,
             Some(Ok(())) => Admission::Admitted,
             Some(Err(nix::errno::Errno::EPERM)) => Admission::NotPermitted,
@@ -159,11 +195,30 @@ mod tests {
         let (listener, file) = bind(&path).unwrap();
         assert_eq!(mode(&path), PRIVATE_MODE);
         assert_eq!(mode(&dir.path().join("run")), DIRECTORY_MODE);
-        assert_eq!(file.admit("no such group as this").unwrap(), Admission::NoSuchGroup);
+        let group = group_number("no such group as this").unwrap();
+        assert_eq!(file.admit(group).unwrap(), Admission::NoSuchGroup);
         assert_eq!(mode(&path), PRIVATE_MODE);
         drop(listener);
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_may_be_just_so_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = PATH_BYTES_MAX - dir.path().as_os_str().len() - "/".len();
+        let longest = dir.path().join("x".repeat(room));
+        drop(bind(&longest).unwrap());
+        let longer = dir.path().join("new").join("x".repeat(room));
+        let error = bind(&longer).unwrap_err();
+        let length = longer.as_os_str().len();
+        assert!(
+            error.to_string().ends_with(&format!(
+                "has {length} bytes, and that of a socket may have at most 107"
+            ))
+        );
+        assert!(error.hint().is_some_and(|hint| hint.contains("`--socket`")));
+        assert!(!dir.path().join("new").exists(), "nothing is made for it");
     }
 
     #[test]

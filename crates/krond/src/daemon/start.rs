@@ -1,10 +1,11 @@
-//! Start-up: the lock first, then definitions and the recorded past, then threads, then the loop.
+//! Start-up: definitions first, then the lock and the recorded past, then threads, then the loop.
 //!
 //! Nothing is scheduled, and nothing of the past is changed, before all of it has been read and
 //! found sound.
 
 use std::collections::HashSet;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::control::ControlServer;
 use super::definitions::{self, DefinitionsError, Sources};
 use super::event_loop::{EventLoop, Own};
 use super::handle::{Handle, Shared};
+use super::hooks::Hooks;
 use super::inbox::Inbox;
 use super::launch::{self, Host, Launchers};
 use super::logs::{self, ActiveRuns};
@@ -27,12 +29,13 @@ use super::poll::Poll;
 use super::runs::Runs;
 use super::socket::{self, Admission, SocketError, SocketFile};
 use super::sync::SyncPool;
-use super::sync_queue::Order;
+use super::sync_queue::{Order, RunOf};
 use super::{EXIT_CONFIGURATION, EXIT_LOCKED, EXIT_STATE, EXIT_SYSTEM};
 use super::{clock, notify, reload};
-use crate::api;
+use crate::api::{self, EndedRuns};
 use crate::log::{Log, told};
 use crate::machine::{Boot, Entry, Level, Machine, Recorded};
+use crate::metrics::Metrics;
 use crate::options::RunOptions;
 
 /// How long a lock is waited for, so that a restart need not wait for its predecessor's end.
@@ -59,6 +62,8 @@ pub(super) enum StartError {
     Definitions(#[from] DefinitionsError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
     #[error("cannot {operation}")]
     System { operation: &'static str, source: io::Error },
 }
@@ -69,7 +74,9 @@ impl StartError {
             StartError::Lock(error) => error.category(),
             StartError::Store(error) => error.category(),
             StartError::Definitions(error) => error.category(),
-            StartError::Socket(_) | StartError::System { .. } => Category::System,
+            StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
+                Category::System
+            }
         }
     }
 
@@ -79,6 +86,7 @@ impl StartError {
             StartError::Store(_) => "read state",
             StartError::Definitions(_) => "load definitions",
             StartError::Socket(_) => "make the control socket",
+            StartError::Listen { .. } => "listen",
             StartError::System { operation, .. } => operation,
         }
     }
@@ -90,7 +98,9 @@ impl StartError {
             ),
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
             StartError::Socket(error) => error.hint().map(str::to_owned),
-            StartError::Definitions(_) | StartError::System { .. } => None,
+            StartError::Definitions(_) | StartError::Listen { .. } | StartError::System { .. } => {
+                None
+            }
         }
     }
 
@@ -107,7 +117,9 @@ impl StartError {
                 Category::System => EXIT_SYSTEM,
                 _ => EXIT_CONFIGURATION,
             },
-            StartError::Socket(_) | StartError::System { .. } => EXIT_SYSTEM,
+            StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
+                EXIT_SYSTEM
+            }
         }
     }
 }
@@ -125,11 +137,12 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
 
     let state_dir =
         std::path::absolute(&options.state_dir).map_err(system("find the state directory"))?;
-    let lock = Lock::acquire(&state_dir, LOCK_PATIENCE)?;
-
-    let sources = Sources { paths: options.config.clone(), options: definitions::host_options() };
+    // Before the lock, which makes the state directory: a start that is refused for what it was
+    // told leaves nothing behind.
+    let sources = Sources::of(options, log);
     let found = sources.load()?;
     definitions::show(log, &found.diagnostics, false);
+    let lock = Lock::acquire(&state_dir, LOCK_PATIENCE)?;
 
     let directory = RealDirectory::open(&state_dir)?;
     let logs = Arc::new(logs::open(&directory)?);
@@ -140,16 +153,24 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let (listener, socket) = socket::bind(&socket_path)?;
     admit(&socket, &found.settings.socket_group, log)?;
 
+    let readers = options.listen.map(|address| listen(address, log)).transpose()?;
     let (inbox, results, requests) = Inbox::new().map_err(system("make a descriptor"))?;
     let poll = Poll::new(&inbox.wake).map_err(system("make a descriptor"))?;
     let thread = system("start a thread");
     let active = ActiveRuns::default();
+    let metrics = Arc::new(Metrics::default());
     let sync_threads = usize::from(options.sync_threads);
-    let sync =
-        SyncPool::start(sync_threads, store.clone(), results.clone(), log).map_err(&thread)?;
-    let host =
-        Host { state_dir: state_dir.clone(), logs, launcher: launch::launcher(), open_files };
-    let launchers = Launchers::start(host, &results).map_err(&thread)?;
+    let sync = SyncPool::start(sync_threads, store.clone(), results.clone(), metrics.clone(), log)
+        .map_err(&thread)?;
+    let host = Host {
+        state_dir: state_dir.clone(),
+        logs,
+        launcher: launch::launcher(),
+        open_files,
+        log_format: log.format().into(),
+    };
+    let launchers = Launchers::start(host.clone(), &results).map_err(&thread)?;
+    let hooks = Hooks::start(host, found.settings.path.clone(), &results).map_err(&thread)?;
     let retention =
         logs::start_retention(state_dir.clone(), active.clone(), log).map_err(&thread)?;
     let reloads = reload::start(sources.clone(), results, log).map_err(&thread)?;
@@ -158,11 +179,13 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         wake: inbox.wake.clone(),
         reloads: reloads.clone(),
         store: store.clone(),
-        settings: RwLock::new(Arc::new(found.settings)),
+        ended: EndedRuns::default(),
+        settings: RwLock::new(Arc::new(found.settings.clone())),
         state_dir,
+        metrics: metrics.clone(),
     });
-    let control =
-        ControlServer::start(Handle::new(shared.clone()), listener, log).map_err(&thread)?;
+    let control = ControlServer::start(Handle::new(shared.clone()), listener, readers, log)
+        .map_err(&thread)?;
 
     past.note_start(&store, boot_id.clone(), log);
     let now = clock::now();
@@ -179,15 +202,17 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
             .map(|file| (file.identity_hash, file.modified))
             .collect(),
         latest_seen: past.life.latest_seen,
+        hooks: found.settings.hooks,
     };
     let (machine, actions) = Machine::boot(now, boot);
     let mut event_loop = EventLoop {
         machine,
         poll,
         inbox,
-        runs: Runs::new(boot_id, active, log),
+        runs: Runs::new(boot_id, active, metrics, log),
         sync,
         launchers,
+        hooks,
         retention,
         reloads,
         shared,
@@ -197,11 +222,27 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     };
     event_loop.perform(now, actions);
     for run in past.stale_runs {
-        event_loop.sync.order(Order::RemoveRun(run));
+        event_loop.sync.order(Order::RemoveRun(RunOf { run, of: None }));
     }
     event_loop.chores().map_err(system("arm a timer"))?;
     tell_ready(&socket_path, log);
     Ok(Started { event_loop, control, lock })
+}
+
+/// Listens for those who may only look.
+fn listen(address: SocketAddr, log: Log) -> Result<TcpListener, StartError> {
+    let listener =
+        TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })?;
+    let mut entry = Entry::new(Level::Info, "listening");
+    if !address.ip().is_loopback() {
+        entry = Entry::new(Level::Warn, "listening").with(
+            "message",
+            "whoever reaches this address can read what jobs do, though not change it",
+        );
+    }
+    let address = listener.local_addr().unwrap_or(address);
+    log.write(&entry.shown("address", address));
+    Ok(listener)
 }
 
 /// What earlier daemons have recorded.
@@ -299,7 +340,10 @@ struct Life {
 
 impl Life {
     fn read(store: &Store<RealDirectory>) -> Result<Life, StoreError> {
-        let epochs = store.epochs()?.epochs;
+        let log = store.epochs()?;
+        let latest_told = log.latest();
+        let in_doubt = log.ends_in_doubt();
+        let epochs = log.epochs;
         let touched = store.last_alive()?;
         // A mark may be reset while no daemon runs.
         let daemons = |epoch: &&Epoch| !matches!(epoch.event, EpochEvent::Reset { .. });
@@ -307,13 +351,13 @@ impl Life {
         Ok(Life {
             alive_until: touched.max(last.map(|epoch| epoch.at)),
             crashed: last.is_some_and(|epoch| !matches!(epoch.event, EpochEvent::Stop { .. })),
-            latest_seen: epochs.iter().map(|epoch| epoch.at).max().max(touched),
+            latest_seen: latest_told.max(touched.filter(|_| !in_doubt)),
         })
     }
 }
 
 fn admit(socket: &SocketFile, group: &str, log: Log) -> Result<(), SocketError> {
-    let message = match socket.admit(group)? {
+    let message = match socket.admit(socket::group_number(group)?)? {
         Admission::Admitted => return Ok(()),
         Admission::NoSuchGroup => "there is no such group",
         Admission::NotPermitted => "this user may not give files to the group",

@@ -20,6 +20,7 @@ use super::sync_queue::{Batch, Lane, Order, Queue, Work};
 use super::worker;
 use crate::log::{Log, told};
 use crate::machine::{Entry, Level, Ticket};
+use crate::metrics::Metrics;
 
 /// The first pause when descriptors or memory have run out; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -44,6 +45,7 @@ struct Shared {
     stopped: Condvar,
     store: Arc<Store<RealDirectory>>,
     results: Results,
+    metrics: Arc<Metrics>,
     log: Log,
 }
 
@@ -63,6 +65,7 @@ impl SyncPool {
         thread_count: usize,
         store: Arc<Store<RealDirectory>>,
         results: Results,
+        metrics: Arc<Metrics>,
         log: Log,
     ) -> io::Result<SyncPool> {
         let shared = Arc::new(Shared {
@@ -71,6 +74,7 @@ impl SyncPool {
             stopped: Condvar::new(),
             store,
             results,
+            metrics,
             log,
         });
         let mut threads = Vec::with_capacity(thread_count);
@@ -168,8 +172,11 @@ impl Shared {
                 if let Some(period) = &period {
                     about = about.period(period);
                 }
-                self.patiently(&about, "write state", || self.store.commit(&identity, &changes))
-                    .map_err(|message| WriteFailure { identity: Some(identity), period, message })
+                let began = clock::now().boot;
+                let result = self
+                    .patiently(&about, "write state", || self.store.commit(&identity, &changes));
+                self.metrics.written(clock::now().boot.saturating_sub(began));
+                result.map_err(|message| WriteFailure { identity: Some(identity), period, message })
             }
             Work::Restore { identity, document } => {
                 let about = Entry::new(Level::Error, "write_failed").of(&identity);
@@ -185,8 +192,9 @@ impl Shared {
                 self.patiently(&about, "write known jobs", || self.store.save_known(&known))
                     .map_err(|message| WriteFailure { identity: None, period: None, message })
             }
-            Work::ReadRun(run) => {
-                let about = Entry::new(Level::Error, "read_failed").shown("run_id", &run);
+            Work::ReadRun(of) => {
+                let about = of.failure("read_failed");
+                let run = of.run;
                 let result =
                     self.patiently(&about, "read run record", || self.store.run_record(&run));
                 let failed = result.as_ref().err().cloned();
@@ -195,15 +203,18 @@ impl Shared {
             }
             // Those below are of use, but nothing rests on them.
             Work::Epoch(epoch) => {
-                self.tell_failure("record epoch", self.store.append_epoch(&epoch));
+                let about = Entry::new(Level::Error, "not_recorded");
+                self.tell_failure(about, "record epoch", self.store.append_epoch(&epoch));
                 return None;
             }
-            Work::RemoveRun(run) => {
-                self.tell_failure("remove run record", self.store.remove_run(&run));
+            Work::RemoveRun(of) => {
+                let about = of.failure("not_recorded");
+                self.tell_failure(about, "remove run record", self.store.remove_run(&of.run));
                 return None;
             }
             Work::Alive(at) => {
-                self.tell_failure("leave a sign of life", self.store.alive(at));
+                let about = Entry::new(Level::Error, "not_recorded");
+                self.tell_failure(about, "leave a sign of life", self.store.alive(at));
                 return None;
             }
         };
@@ -249,13 +260,9 @@ impl Shared {
         }
     }
 
-    fn tell_failure(&self, operation: &str, result: Result<(), StoreError>) {
+    fn tell_failure(&self, about: Entry, operation: &str, result: Result<(), StoreError>) {
         if let Err(error) = result {
-            self.log.write(&Entry::new(Level::Error, "not_recorded").error(
-                error.category(),
-                operation,
-                &told(&error),
-            ));
+            self.log.write(&about.error(error.category(), operation, &told(&error)));
         }
     }
 }
@@ -266,6 +273,11 @@ fn period_of(change: &Change) -> Option<PeriodRef> {
         Change::Arm(active) => Some(active.period.clone()),
         Change::Handle { nominal, .. } => Some(PeriodRef::Period(*nominal)),
         Change::Owe(nominal) => Some(PeriodRef::Period(*nominal)),
-        Change::Disarm(_) | Change::Start(_) | Change::Finish { .. } | Change::Replace(_) => None,
+        Change::Notify(delivery) => Some(delivery.entry.period.clone()),
+        Change::Disarm(_)
+        | Change::Start(_)
+        | Change::Finish { .. }
+        | Change::Replace(_)
+        | Change::Delivered(_) => None,
     }
 }

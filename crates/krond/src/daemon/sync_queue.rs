@@ -9,9 +9,27 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use kron_core::UtcSecond;
-use kron_state::{Change, Document, Epoch, Known, RunId};
+use kron_state::{Change, Document, Epoch, Known, PeriodRef, RunId};
 
-use crate::machine::{Rank, Ticket};
+use crate::machine::{Entry, Level, Rank, Ticket};
+
+/// A run, and what it is a run of where that is known.
+#[derive(Clone, Debug)]
+pub(super) struct RunOf {
+    pub(super) run: RunId,
+    pub(super) of: Option<(Arc<str>, PeriodRef)>,
+}
+
+impl RunOf {
+    /// An entry about something that failed with it.
+    pub(super) fn failure(&self, event: &'static str) -> Entry {
+        let mut entry = Entry::new(Level::Error, event);
+        if let Some((identity, period)) = &self.of {
+            entry = entry.of(identity).period(period);
+        }
+        entry.shown("run_id", &self.run)
+    }
+}
 
 /// Something to be written.
 #[derive(Debug)]
@@ -25,9 +43,9 @@ pub(super) enum Order {
     /// A line of the daemon's own history.
     Epoch(Epoch),
     /// What a supervisor left behind, to be read.
-    ReadRun(RunId),
+    ReadRun(RunOf),
     /// The same, to be removed.
-    RemoveRun(RunId),
+    RemoveRun(RunOf),
     /// A sign of life.
     Alive(UtcSecond),
 }
@@ -57,8 +75,8 @@ pub(super) enum Work {
     Restore { identity: Arc<str>, document: Box<Document> },
     SaveKnown(Box<Known>),
     Epoch(Epoch),
-    ReadRun(RunId),
-    RemoveRun(RunId),
+    ReadRun(RunOf),
+    RemoveRun(RunOf),
     Alive(UtcSecond),
 }
 
@@ -87,7 +105,7 @@ impl Order {
             }
             Order::SaveKnown { .. } => Lane::Known,
             Order::Epoch(_) => Lane::Epochs,
-            Order::ReadRun(run) | Order::RemoveRun(run) => Lane::Run(run.clone()),
+            Order::ReadRun(of) | Order::RemoveRun(of) => Lane::Run(of.run.clone()),
             Order::Alive(_) => Lane::Life,
         }
     }
@@ -156,8 +174,8 @@ impl Queue {
                 Work::SaveKnown(known)
             }
             Order::Epoch(epoch) => Work::Epoch(epoch),
-            Order::ReadRun(run) => Work::ReadRun(run),
-            Order::RemoveRun(run) => Work::RemoveRun(run),
+            Order::ReadRun(of) => Work::ReadRun(of),
+            Order::RemoveRun(of) => Work::RemoveRun(of),
             Order::Alive(at) => Work::Alive(at),
         };
         Some(Batch { lane, work, tickets })

@@ -71,7 +71,17 @@ impl Machine {
             None if ahead_s.abs() < STEP_S => {}
             held => {
                 self.clock.held = None;
+                if held.is_some() {
+                    let reason = "taken back".to_owned();
+                    self.push(Action::Epoch(EpochEvent::ClockAccepted { reason }));
+                }
                 self.follow(now, offset_s);
+                if ahead_s < 0 || held.is_some() {
+                    // What was written while the clock was ahead.
+                    if self.leave_the_future(now) {
+                        self.save_known(None);
+                    }
+                }
                 if held.is_some() {
                     self.judge_all(now);
                 }

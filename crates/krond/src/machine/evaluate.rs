@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use kron_core::{Category, Decision, Outcome, PeriodStretch, Reason, UtcSecond, Verdict, judge};
-use kron_state::{Change, PeriodRef, Replacing, RunId};
+use kron_state::{Change, HistoryEntry, PeriodRef, Replacing, RunId};
 
 use super::event::{Entry, Last, Launch, Level, Now, Rank, StartFailure};
+use super::hook::event_of_outcome;
 use super::job::{Failing, JobIndex};
 use super::run::{Asked, Run, grace_of};
 use super::{Action, Machine, Pending, Timer, Urgency};
@@ -23,14 +24,15 @@ const REPLACE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A period, or a stretch of them, that does not run.
 #[derive(Clone, Copy)]
-struct Unrun {
+pub(super) struct Unrun {
     /// The period, or the first of the stretch.
-    nominal: UtcSecond,
-    chosen: Option<UtcSecond>,
-    outcome: Outcome,
-    reason: Reason,
+    pub(super) nominal: UtcSecond,
+    /// When the period, or the last of the stretch, would have run.
+    pub(super) chosen: Option<UtcSecond>,
+    pub(super) outcome: Outcome,
+    pub(super) reason: Reason,
     /// The last of the stretch, and how many there are.
-    stretch: Option<(UtcSecond, u64)>,
+    pub(super) stretch: Option<(UtcSecond, u64)>,
 }
 
 impl Machine {
@@ -140,19 +142,16 @@ impl Machine {
         outcome: Outcome,
         reason: Reason,
     ) {
-        let chosen = if stretch.count == 1 {
-            let definition = self.jobs[index.at()].definition.clone();
-            definition.and_then(|d| d.job.timing.placement().decide(stretch.first).ok()?.chosen)
-        } else {
-            None
-        };
+        let definition = self.jobs[index.at()].definition.clone();
+        let chosen =
+            definition.and_then(|d| d.job.timing.placement().decide(stretch.last).ok()?.chosen);
         let nominal = stretch.first;
         let stretch = (stretch.count > 1).then_some((stretch.last, stretch.count));
         self.handle_period(now, index, Unrun { nominal, chosen, outcome, reason, stretch }, None);
     }
 
     fn handle_period(&mut self, now: Now, index: JobIndex, unrun: Unrun, clears: Option<&RunId>) {
-        let Unrun { nominal, chosen, outcome, reason, stretch } = unrun;
+        let Unrun { nominal, outcome, reason, stretch, .. } = unrun;
         let last = stretch.map_or(nominal, |(last, _)| last);
         let job = &mut self.jobs[index.at()];
         if job.failing.as_ref().is_some_and(|failing| failing.period <= last) {
@@ -171,15 +170,35 @@ impl Machine {
             entry = entry.shown("last_period_id", last).with("count", count);
         }
         self.log(entry);
-        let reason = reason.to_string();
-        let change = Change::Handle { nominal, chosen, outcome, reason, stretch, at: now.wall };
+        let mut changes: Vec<Change> =
+            clears.map(|run| Change::Disarm(run.clone())).into_iter().collect();
+        changes.extend(self.handling(now, index, unrun));
         match clears {
-            None => self.commit(index, vec![change], Rank::Background, Pending::Recorded),
+            None => self.commit(index, changes, Rank::Background, Pending::Recorded),
             Some(run) => {
-                let changes = vec![Change::Disarm(run.clone()), change];
                 self.commit(index, changes, Rank::Finish, Pending::Acknowledge(run.clone()));
             }
         }
+    }
+
+    /// What records an outcome, and lets hooks be told of it.
+    pub(super) fn handling(&mut self, now: Now, index: JobIndex, unrun: Unrun) -> Vec<Change> {
+        let Unrun { nominal, chosen, outcome, reason, stretch } = unrun;
+        let reason = reason.to_string();
+        let entry = HistoryEntry {
+            outcome: Some(outcome),
+            nominal_time: Some(nominal),
+            chosen_time: chosen.filter(|_| stretch.is_none()),
+            completed_at: Some(now.wall),
+            reason: Some(reason.clone()),
+            last_period: stretch.map(|(last, _)| last),
+            count: stretch.map(|(_, count)| count),
+            ..HistoryEntry::new(PeriodRef::Period(nominal))
+        };
+        let at = now.wall;
+        let mut changes = vec![Change::Handle { nominal, chosen, outcome, reason, stretch, at }];
+        changes.extend(self.notify(now, index, event_of_outcome(outcome), &entry));
+        changes
     }
 
     /// Starts a period: from here on it counts as active.
@@ -250,7 +269,11 @@ impl Machine {
     pub(super) fn replacement_overdue(&mut self, now: Now, index: JobIndex) {
         let job = &mut self.jobs[index.at()];
         let Some(period) = job.past.replacing else { return };
-        if job.replacement_due.is_none_or(|due| due > now.boot) || job.runs.is_empty() {
+        if job.replacement_due.is_none_or(|due| due > now.boot) {
+            return;
+        }
+        if job.runs.is_empty() {
+            self.evaluate(now, index);
             return;
         }
         job.past.replacing = None;

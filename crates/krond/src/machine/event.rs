@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kron_config::Job;
+use kron_config::{Hook, Job};
 use kron_core::{Category, Decision, Outcome, Past, UtcSecond};
 use kron_state::{
-    ActiveState, Change, Document, Ending, EpochEvent, ExitStatus, Known, PeriodRef, Process,
-    RunId, RunRecord, Summary,
+    ActiveState, Change, Delivery, DeliveryId, Document, Ending, EpochEvent, ExitStatus, Known,
+    PeriodRef, Process, Recent, RunId, RunRecord, Summary,
 };
 use serde_json::Value;
 
@@ -53,6 +53,8 @@ pub struct Boot {
     /// The latest time that any daemon over this state directory is known to have seen. The clock
     /// may have gone back since.
     pub latest_seen: Option<UtcSecond>,
+    /// Who wants to be told what became of periods.
+    pub hooks: Vec<Hook>,
 }
 
 /// What one state document says, without its history.
@@ -72,6 +74,10 @@ pub struct Recorded {
     pub owed: Vec<UtcSecond>,
     /// Periods beyond the mark that were executed before it was moved back on purpose.
     pub executed_ahead: Vec<UtcSecond>,
+    /// What hooks had still to be told.
+    pub deliveries: Vec<Delivery>,
+    /// What became of its latest periods and runs.
+    pub recent: Recent,
 }
 
 impl From<Summary> for Recorded {
@@ -98,6 +104,8 @@ impl From<Summary> for Recorded {
             replacing: summary.replacing.map(|replacing| replacing.period),
             owed: summary.owed,
             executed_ahead: summary.executed_ahead,
+            deliveries: summary.deliveries,
+            recent: summary.recent,
         }
     }
 }
@@ -128,6 +136,15 @@ pub enum Event {
     Tick {
         /// Whether the kernel says that the clock is synchronised.
         synchronised: bool,
+    },
+    /// These hooks are to take the place of the present ones.
+    Hooks(Vec<Hook>),
+    /// A hook was told, or could not be.
+    Delivered {
+        /// What it was told.
+        id: DeliveryId,
+        /// Why it could not be.
+        result: Result<(), String>,
     },
     /// New definitions are to take the place of the present ones.
     Load {
@@ -179,6 +196,8 @@ pub enum Event {
     NotDurable {
         /// The ticket.
         ticket: Ticket,
+        /// What was to be done.
+        operation: &'static str,
         /// Whose state it was, where it was one job's.
         identity: Option<Arc<str>>,
         /// The period that it was about, where it was about one.
@@ -371,6 +390,8 @@ pub struct JobView {
     pub active: Vec<RunView>,
     /// Why the current period could not be started, and how often that was tried.
     pub failing: Option<(u32, StartFailure)>,
+    /// What became of its latest periods and runs.
+    pub recent: Recent,
 }
 
 /// What suspends a job.
@@ -443,6 +464,15 @@ pub enum Action {
         ticket: Ticket,
         /// All of it.
         known: Box<Known>,
+    },
+    /// Tell a hook, and report how that went.
+    Deliver {
+        /// The job.
+        identity: Arc<str>,
+        /// The hook.
+        hook: Arc<Hook>,
+        /// What it is told.
+        delivery: Arc<Delivery>,
     },
     /// Write to the daemon's own log of epochs.
     Epoch(EpochEvent),

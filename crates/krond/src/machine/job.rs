@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kron_core::{Active, Outcome, Past, Policy, UtcSecond};
-use kron_state::{PeriodRef, RunId, Unknown};
+use kron_state::{DeliveryId, PeriodRef, Recent, RecentEvent, RunId, Unknown};
 
 use super::event::{Definition, Last, StartFailure, Suspension};
 use super::run::Run;
@@ -31,6 +31,8 @@ pub(super) struct JobState {
     /// Whether a state document exists or is on its way.
     pub(super) has_state: bool,
     pub(super) last: Option<Last>,
+    /// What became of its latest periods and runs.
+    pub(super) recent: Recent,
     /// Its runs that have not ended, oldest first.
     pub(super) runs: Vec<RunId>,
     /// When it is judged next.
@@ -44,6 +46,8 @@ pub(super) struct JobState {
     pub(super) owed: Vec<UtcSecond>,
     /// Periods beyond the mark that were executed before it was moved back on purpose.
     pub(super) executed_ahead: Vec<UtcSecond>,
+    /// What hooks have still to be told, oldest first.
+    pub(super) deliveries: Vec<DeliveryId>,
     /// What a newer version knows about the job.
     pub(super) unknown: Unknown,
 }
@@ -61,13 +65,17 @@ pub(super) struct Failing {
 pub(super) struct Archived {
     pub(super) last_handled: Option<UtcSecond>,
     pub(super) last: Option<Last>,
+    pub(super) recent: Recent,
     pub(super) replacing: Option<UtcSecond>,
     pub(super) executed_ahead: Vec<UtcSecond>,
+    /// Whether a state document exists or is on its way.
+    pub(super) has_state: bool,
+    /// What somebody asked for by hand: it holds when the job comes back.
+    pub(super) suspend_override: Option<bool>,
 }
 
 impl JobState {
     pub(super) fn new(identity: Arc<str>, archived: Option<Archived>) -> JobState {
-        let has_state = archived.is_some();
         let archived = archived.unwrap_or_default();
         JobState {
             identity,
@@ -77,9 +85,10 @@ impl JobState {
                 replacing: archived.replacing,
                 ..Past::default()
             },
-            suspend_override: None,
-            has_state,
+            suspend_override: archived.suspend_override,
+            has_state: archived.has_state,
             last: archived.last,
+            recent: archived.recent,
             runs: Vec::new(),
             due: None,
             failing: None,
@@ -87,6 +96,7 @@ impl JobState {
             left: None,
             owed: Vec::new(),
             executed_ahead: archived.executed_ahead,
+            deliveries: Vec::new(),
             unknown: Unknown::default(),
         }
     }
@@ -123,6 +133,9 @@ impl JobState {
 
     /// Remembers what happened, unless it is about an earlier period than what is remembered.
     pub(super) fn tell_last(&mut self, last: Last) {
+        if let Some(event) = RecentEvent::of_period(last.outcome) {
+            self.recent.push(event);
+        }
         let before = self.last.as_ref().and_then(|last| last.period.nominal());
         if last.period.nominal().is_none_or(|nominal| before.is_none_or(|before| nominal >= before))
         {
@@ -134,8 +147,11 @@ impl JobState {
         Archived {
             last_handled: self.past.last_handled,
             last: self.last.clone(),
+            recent: self.recent,
             replacing: self.past.replacing,
             executed_ahead: self.executed_ahead.clone(),
+            has_state: self.has_state,
+            suspend_override: self.suspend_override,
         }
     }
 }
@@ -178,6 +194,7 @@ impl Machine {
             last: job.last.clone(),
             active: job.runs.iter().filter_map(view).collect(),
             failing: job.failing.as_ref().map(|f| (f.attempts, f.failure.clone())),
+            recent: job.recent,
         }
     }
 }

@@ -11,10 +11,14 @@ use kron_config::Job;
 use kron_core::{Outcome, Reason, UtcSecond};
 use kron_state::{Change, Document, EpochEvent, Known, KnownJob, Unknown, document_file};
 
+use super::evaluate::Unrun;
 use super::event::{Definition, Entry, Last, Level, Now, Rank, Recorded};
 use super::job::{Archived, JobIndex, JobState};
 use super::run::{Run, Stage, grace_of};
 use super::{Action, Machine, Pending, RequestId};
+
+/// Marks that lie in the future are told one by one up to so many.
+const MARKS_TOLD_MAX: usize = 20;
 
 /// What is known about jobs before a load.
 pub(super) enum Remembered {
@@ -59,8 +63,11 @@ impl Machine {
             let archived = Archived {
                 last_handled: document.last_handled,
                 last: document.last,
+                recent: document.recent,
                 replacing: document.replacing,
                 executed_ahead: document.executed_ahead,
+                has_state: true,
+                suspend_override: None,
             };
             let active = document.active.iter().filter_map(|active| active.period.nominal());
             let active: Vec<UtcSecond> = active.collect();
@@ -69,12 +76,14 @@ impl Machine {
                 !active.contains(nominal) && document.last_handled >= Some(*nominal)
             };
             let owed: Vec<UtcSecond> = document.owed.into_iter().filter(owed).collect();
-            if document.active.is_empty() && owed.is_empty() {
+            let deliveries = document.deliveries;
+            if document.active.is_empty() && owed.is_empty() && deliveries.is_empty() {
                 self.archive.insert(identity, archived);
                 continue;
             }
             let index = self.place(JobState::new(identity.clone(), Some(archived)));
             self.jobs[index.at()].owed = owed;
+            self.recall_deliveries(index, deliveries);
             for active in document.active {
                 let mut run =
                     Run::new(index, active.period.clone(), active.chosen_time, Default::default());
@@ -124,15 +133,20 @@ impl Machine {
                     .with("message", "the state directory was written on another machine; every definition takes effect now"),
             );
         }
+        if let Some(known) = known {
+            self.recall_overrides(known);
+        }
         let (mut added, mut changed) = (0_u64, 0_u64);
         let mut defined = vec![false; self.jobs.len()];
         for job in jobs {
             let identity: Arc<str> = job.identity().into();
             let index = self.slot(&identity);
             let prior = match remembered {
-                Remembered::Found(known) => {
-                    known.as_ref().and_then(|known| known.jobs.get(&*identity)).map(Prior::from)
-                }
+                Remembered::Found(known) => known
+                    .as_ref()
+                    .and_then(|known| known.jobs.get(&*identity))
+                    .filter(|job| !job.removed)
+                    .map(Prior::from),
                 Remembered::Kept => self.prior_of(index),
             };
             added += u64::from(prior.is_none());
@@ -151,6 +165,7 @@ impl Machine {
                 self.forget_if_removed(index);
             }
         }
+        self.leave_the_future(now);
         let job_count = self.names.len() as u64;
         let generation = self.generation;
         self.push(Action::Epoch(EpochEvent::Load { jobs: job_count, generation }));
@@ -185,7 +200,6 @@ impl Machine {
                 state.past.created_at = Some(now.wall);
                 state.past.effective_from = None;
                 state.past.resumed_at = None;
-                state.suspend_override = None;
             }
             Some(prior) => {
                 changed = prior.hash != definition.hash;
@@ -217,7 +231,6 @@ impl Machine {
         } else if lost {
             self.restore_missing(now, index, &definition);
         }
-        self.warn_of_future(now, index);
         self.plan_at(index, now.wall);
         changed
     }
@@ -229,18 +242,20 @@ impl Machine {
         job.has_state = true;
         let identity = job.identity.clone();
         let mut document = Document::new(&identity);
-        if let Some(change) = lost {
+        for change in &lost {
             // An empty document takes any outcome.
-            let _ = document.apply(&change, 1);
+            let _ = document.apply(change, 1);
         }
         let ticket = self.ticket(Pending::Recorded);
+        self.deliver_after(ticket, &lost);
         self.push(Action::Restore { ticket, identity, document: Box::new(document) });
     }
 
     /// The job's state file is gone.
     fn restore_missing(&mut self, now: Now, index: JobIndex, definition: &Definition) {
-        if let Some(change) = self.lose(now, index, definition, now.wall) {
-            self.commit(index, vec![change], Rank::Background, Pending::Recorded);
+        let lost = self.lose(now, index, definition, now.wall);
+        if !lost.is_empty() {
+            self.commit(index, lost, Rank::Background, Pending::Recorded);
         }
     }
 
@@ -252,16 +267,18 @@ impl Machine {
         index: JobIndex,
         definition: &Definition,
         written: UtcSecond,
-    ) -> Option<Change> {
+    ) -> Vec<Change> {
         let at = written.max(now.wall).max(self.latest_seen);
         let timing = &definition.job.timing;
         let lead = timing.placement().window().lead().get_signed();
-        let nominal = timing.schedule().prev_at_or_before(at.saturating_add(lead))?;
+        let Some(nominal) = timing.schedule().prev_at_or_before(at.saturating_add(lead)) else {
+            return Vec::new();
+        };
         let chosen = timing.placement().decide(nominal).ok().and_then(|decision| decision.chosen);
-        let reason = Reason::StateLost.to_string();
         let job = &mut self.jobs[index.at()];
         job.mark(nominal);
-        job.tell_last(Last::not_run(nominal, Outcome::Missed, reason.clone(), now.wall));
+        let reason = Reason::StateLost.to_string();
+        job.tell_last(Last::not_run(nominal, Outcome::Missed, reason, now.wall));
         let identity = job.identity.clone();
         self.log(
             Entry::new(Level::Error, "state_lost")
@@ -273,31 +290,80 @@ impl Machine {
                     "what was recorded about the job is lost; every period up to this one counts as handled",
                 ),
         );
-        Some(Change::Handle {
-            nominal,
-            chosen,
-            outcome: Outcome::Missed,
-            reason,
-            stretch: None,
-            at: now.wall,
-        })
+        let (outcome, reason) = (Outcome::Missed, Reason::StateLost);
+        let unrun = Unrun { nominal, chosen, outcome, reason, stretch: None };
+        self.handling(now, index, unrun)
     }
 
-    fn warn_of_future(&mut self, now: Now, index: JobIndex) {
-        let job = &self.jobs[index.at()];
-        let Some(definition) = &job.definition else { return };
-        let Some(handled) = job.past.last_handled else { return };
-        let lead = definition.job.timing.placement().window().lead().get_signed();
-        if handled.saturating_add(-lead) <= now.wall {
-            return;
+    /// What somebody asked for by hand holds for jobs that are not defined now, too.
+    fn recall_overrides(&mut self, known: &Known) {
+        for (identity, job) in &known.jobs {
+            if job.suspend_override.is_none() {
+                continue;
+            }
+            if let Some(index) = self.names.get(&**identity) {
+                self.jobs[index.at()].suspend_override = job.suspend_override;
+            } else {
+                let archived = self.archive.entry((&**identity).into()).or_default();
+                archived.suspend_override = job.suspend_override;
+                archived.has_state |= job.has_state;
+            }
         }
-        let identity = job.identity.clone();
-        self.log(
-            Entry::new(Level::Warn, "mark_in_future")
-                .of(&identity)
-                .shown("last_handled_period_id", handled)
-                .with("message", "nothing runs before this time; `kron state reset` mends it"),
-        );
+    }
+
+    /// The clock was ahead when something was written. Since when jobs exist, have their definition
+    /// or are resumed is put to now, which never runs the past; marks are left alone, which might
+    /// run something again, and told. Whether anything known is another now.
+    pub(super) fn leave_the_future(&mut self, now: Now) -> bool {
+        let (mut moved, mut first_moved) = (0_u64, None);
+        let mut marks = Vec::new();
+        for job in &mut self.jobs {
+            let Some(definition) = &job.definition else { continue };
+            let past = &mut job.past;
+            let mut moves = false;
+            for at in [&mut past.created_at, &mut past.effective_from, &mut past.resumed_at] {
+                if at.is_some_and(|at| at > now.wall) {
+                    *at = Some(now.wall);
+                    moves = true;
+                }
+            }
+            if moves {
+                moved += 1;
+                first_moved = first_moved.or_else(|| Some(job.identity.clone()));
+            }
+            let lead = definition.job.timing.placement().window().lead().get_signed();
+            if let Some(handled) = past.last_handled
+                && handled.saturating_add(-lead) > now.wall
+            {
+                marks.push((job.identity.clone(), handled));
+            }
+        }
+        if let Some(identity) = first_moved {
+            self.log(
+                Entry::new(Level::Warn, "created_in_future").of(&identity).with("count", moved).with(
+                    "message",
+                    "these jobs were created, changed or resumed while the clock was ahead; that counts as now",
+                ),
+            );
+        }
+        let (told, untold) = marks.split_at(marks.len().min(MARKS_TOLD_MAX));
+        for (identity, handled) in told {
+            self.log(
+                Entry::new(Level::Warn, "mark_in_future")
+                    .of(identity)
+                    .shown("last_handled_period_id", handled)
+                    .with("message", "nothing runs before this time; `kron state reset` mends it"),
+            );
+        }
+        if !untold.is_empty() {
+            self.log(
+                Entry::new(Level::Warn, "marks_in_future").with("count", untold.len()).with(
+                    "message",
+                    "so have more jobs; `kron state reset --all-future` mends them",
+                ),
+            );
+        }
+        moved > 0
     }
 
     fn prior_of(&self, index: JobIndex) -> Option<Prior> {
@@ -313,6 +379,13 @@ impl Machine {
             has_state: job.has_state,
             unknown: job.unknown.clone(),
         })
+    }
+
+    /// Writes which jobs have documents, if that is another than was written.
+    pub(super) fn refresh_known(&mut self) {
+        if self.known_is_stale {
+            self.save_known(None);
+        }
     }
 
     /// Makes what is known about all defined jobs durable.
@@ -333,11 +406,37 @@ impl Machine {
                     suspended: job.is_suspended(),
                     suspend_override: job.suspend_override,
                     resumed_at: job.past.resumed_at,
+                    removed: false,
                     has_state: job.has_state,
                     unknown: job.unknown.clone(),
                 },
             );
         }
+        // What was asked for by hand is kept for jobs that may come back.
+        let undefined = self.jobs.iter().filter(|job| job.definition.is_none());
+        let undefined = undefined.map(|job| (&job.identity, job.suspend_override, job.has_state));
+        let archived = self.archive.iter();
+        let archived = archived.map(|(name, job)| (name, job.suspend_override, job.has_state));
+        for (identity, suspend_override, has_state) in undefined.chain(archived) {
+            if suspend_override.is_none() || known.jobs.contains_key(&**identity) {
+                continue;
+            }
+            known.jobs.insert(
+                identity.as_ref().into(),
+                KnownJob {
+                    created_at: self.loaded_at,
+                    decision_hash: Box::default(),
+                    effective_from: None,
+                    suspended: suspend_override == Some(true),
+                    suspend_override,
+                    resumed_at: None,
+                    removed: true,
+                    has_state,
+                    unknown: Unknown::default(),
+                },
+            );
+        }
+        self.known_is_stale = false;
         let ticket = self.ticket(request.map_or(Pending::Recorded, Pending::Reply));
         self.push(Action::SaveKnown { ticket, known: Box::new(known) });
     }
@@ -367,7 +466,7 @@ impl Machine {
     /// Lets go of a job that is not defined any more, once its last run is over.
     pub(super) fn forget_if_removed(&mut self, index: JobIndex) {
         let job = &self.jobs[index.at()];
-        if job.definition.is_some() || !job.runs.is_empty() {
+        if job.definition.is_some() || !job.runs.is_empty() || !job.deliveries.is_empty() {
             return;
         }
         let identity = job.identity.clone();

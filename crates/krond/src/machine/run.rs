@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use kron_core::{Category, Outcome, Reason, Seconds, UtcSecond};
 use kron_state::{
-    ActiveState, Cause, Change, Ending, ExitStatus, PeriodRef, Process, RunEnd, RunId, RunRecord,
+    ActiveState, Cause, Change, Ending, ExitStatus, HistoryEntry, PeriodRef, Process, RunEnd,
+    RunId, RunRecord,
 };
 
 use super::event::{
     Definition, Entry, Last, Level, Now, Rank, Refusal, Reply, Report, StartFailure,
 };
+use super::hook::event_of;
 use super::job::JobIndex;
 use super::{Action, Machine, Pending, RequestId, STALL, Urgency};
 
@@ -243,6 +245,10 @@ impl Machine {
             self.push(Action::Reply { to, reply });
         }
         self.start_failed(now, run.job, &run.period, clears, failure);
+        if self.jobs[run.job.at()].past.replacing.is_some() {
+            // What was in the way of another is gone.
+            self.evaluate(now, run.job);
+        }
         self.forget_if_removed(run.job);
     }
 
@@ -331,17 +337,25 @@ impl Machine {
                 .period(&run.period)
                 .shown("run_id", id),
         );
+        let message = match why {
+            Some(_) => "the run was given up before it was started",
+            None => "the run ended before it was started",
+        };
+        let failure = StartFailure {
+            category: Category::System,
+            operation: "release".to_owned(),
+            message: message.to_owned(),
+        };
         if let Some(to) = run.request {
-            let failure = StartFailure {
-                category: Category::System,
-                operation: "release".to_owned(),
-                message: "the run was given up before it was started".to_owned(),
-            };
-            let reply = Reply::Refused(Refusal::NotStarted(failure));
+            let reply = Reply::Refused(Refusal::NotStarted(failure.clone()));
             self.push(Action::Reply { to, reply });
         }
         let clears = recorded.then_some(id);
+        // Something ends what stands at its gate, and may well do so again: that is tried again
+        // after a pause. What ended with an earlier daemon is no such thing.
+        let fails = why.is_none() && run.stage != Stage::Adopted;
         match run.period {
+            _ if fails => self.start_failed(now, index, &run.period, clears, failure),
             PeriodRef::Period(nominal) if why == Some(Abandonment::Stalled) => {
                 self.never_started(now, index, nominal, Reason::StartStalled, clears);
             }
@@ -354,7 +368,9 @@ impl Machine {
         if clears.is_none() {
             self.push(Action::Acknowledge(id.clone()));
         }
-        self.evaluate(now, index);
+        if !fails || self.jobs[index.at()].past.replacing.is_some() {
+            self.evaluate(now, index);
+        }
         self.forget_if_removed(index);
     }
 
@@ -364,6 +380,11 @@ impl Machine {
         let index = run.job;
         if run.stage != Stage::Running {
             self.mark_executed(index, &run.period, run.started_at);
+        }
+        if let Some(to) = run.request {
+            // Nobody has said that it was executed, and it may have been.
+            let reply = Reply::Started { run: id.clone(), period: run.period.clone() };
+            self.push(Action::Reply { to, reply });
         }
         let status = end.map(|end| end.status).or(reaped);
         let ending = match (end, run.asked, status) {
@@ -381,9 +402,25 @@ impl Machine {
         };
         let at = end.map_or(now.wall, |end| end.at);
         let output_dropped = end.map_or(0, |end| end.output_dropped);
-        let change = Change::Finish { run: id.clone(), ending, status, at, output_dropped };
-        self.commit(index, vec![change], Rank::Finish, Pending::Acknowledge(id.clone()));
+        let entry = HistoryEntry {
+            outcome: Some(Outcome::Executed),
+            nominal_time: run.period.nominal(),
+            chosen_time: Some(run.chosen),
+            completed_at: Some(at),
+            exit_code: status.and_then(ExitStatus::exit_code),
+            run: Some(id.clone()),
+            started_at: run.started_at,
+            ending: Some(ending),
+            signal: status.and_then(ExitStatus::signal),
+            output_dropped: (output_dropped > 0).then_some(output_dropped),
+            ..HistoryEntry::new(run.period.clone())
+        };
+        let run_id = id.clone();
+        let mut changes = vec![Change::Finish { run: run_id, ending, status, at, output_dropped }];
+        changes.extend(self.notify(now, index, event_of(ending, status), &entry));
+        self.commit(index, changes, Rank::Finish, Pending::Acknowledge(id.clone()));
         let job = &mut self.jobs[index.at()];
+        job.recent.push(kron_state::RecentEvent::of_run(ending, status));
         let newest = job.last.as_ref().is_some_and(|last| last.period == run.period);
         if newest && let Some(last) = &mut job.last {
             last.ending = Some(ending);

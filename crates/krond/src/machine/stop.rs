@@ -63,7 +63,9 @@ impl Machine {
             StopMode::Leave => !self.runs.values().any(|run| run.stage.is_gated()),
             StopMode::Wait | StopMode::Kill => self.runs.is_empty(),
         };
-        if may_leave {
+        if may_leave && self.known_is_stale {
+            self.refresh_known();
+        } else if may_leave {
             self.left = true;
             self.push(Action::Epoch(EpochEvent::Stop { mode: mode.as_str().to_owned() }));
             self.log(
@@ -79,6 +81,7 @@ impl Machine {
     /// at its gate is given up, what runs goes on under its supervisors, the daemon leaves.
     pub(super) fn not_durable(
         &mut self,
+        operation: &'static str,
         identity: Option<&Arc<str>>,
         period: Option<&PeriodRef>,
         message: String,
@@ -100,7 +103,7 @@ impl Machine {
         if let Some(period) = period {
             entry = entry.period(period);
         }
-        self.log(entry.error(Category::Persistence, "write state", &message));
+        self.log(entry.error(Category::Persistence, operation, &message));
         self.push(Action::Exit(ExitReason::Persistence { message }));
     }
 }

@@ -10,6 +10,9 @@ use kron_state::{
 
 use super::*;
 
+mod hooks;
+mod memory;
+
 const NOON: &str = "2026-06-01T12:00:00Z";
 
 fn at(text: &str) -> UtcSecond {
@@ -430,7 +433,8 @@ fn a_failed_write_gives_up_what_is_gated_and_leaves() {
     rig.actions.clear();
     let (identity, period) = (Some("a".into()), Some(kron_state::PeriodRef::Period(rig.now.wall)));
     let message = "input/output error".to_owned();
-    rig.feed(Event::NotDurable { ticket, identity, period, message });
+    let operation = "write state";
+    rig.feed(Event::NotDurable { ticket, operation, identity, period, message });
     assert!(rig.did(&format!("Abandon({gated:?})")));
     assert!(matches!(rig.actions.last(), Some(Action::Exit(ExitReason::Persistence { .. }))));
     rig.actions.clear();
@@ -505,6 +509,8 @@ fn recorded(last_handled: &str) -> Recorded {
         replacing: None,
         owed: Vec::new(),
         executed_ahead: Vec::new(),
+        deliveries: Vec::new(),
+        recent: Default::default(),
     }
 }
 
@@ -595,6 +601,7 @@ fn stopping_waits_for_what_the_mode_says() {
         rig.pass(60);
         let run = rig.execute();
         rig.feed(Event::Stop(mode));
+        rig.make_durable();
         assert_eq!(rig.did("Exit"), leaves_at_once, "{mode:?}");
         assert_eq!(rig.did("End"), ends, "{mode:?}");
         if !leaves_at_once {

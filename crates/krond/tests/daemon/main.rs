@@ -5,8 +5,13 @@
 mod concurrency;
 mod failures;
 mod harness;
+mod hooks;
+mod metrics;
 mod recovery;
 mod reload;
 mod runs;
+mod socket;
 mod starting;
 mod stopping;
+mod trust;
+mod waiting;

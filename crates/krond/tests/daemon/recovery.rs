@@ -1,5 +1,7 @@
 //! Runs that outlive their daemon, or their supervisor.
 
+use std::os::unix::fs::DirBuilderExt as _;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -184,4 +186,59 @@ fn records_that_nobody_needs_are_removed_and_others_are_not() {
     krond.wait_for("finished");
     eventually("both are removed", || world.run_records().is_empty().then_some(()));
     assert_eq!(world.history("long")[0]["ExitCode"], 7);
+}
+
+/// Another implementation of the state format knows only the process's number.
+#[test]
+fn a_run_of_another_implementation_counts_as_active_while_its_process_lives() {
+    let world = World::new(
+        "[job.long]\nschedule = \"* * * * * *\"\ncommand = \"echo ran >> {dir}/started\"\nshell = true\n",
+    );
+    // It ends by itself should the test fail, and holds no pipe of the test's.
+    let mut stranger = std::process::Command::new("sleep")
+        .arg("60")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let period = "2026-01-01T00:00:00Z";
+    let active = serde_json::json!({
+        "PeriodID": period, "PID": stranger.id(), "StartedAt": period, "ChosenTime": period,
+    });
+    let document = serde_json::json!({
+        "Version": "1", "Identity": "long", "LastHandledPeriodID": "", "LastOutcome": "",
+        "LastChosenTime": "", "LastNominalTime": "", "ActiveExecution": active, "History": [],
+    });
+    std::fs::DirBuilder::new().mode(0o700).create(world.state_dir()).unwrap();
+    world.write_document("long", &document.to_string());
+    let mut krond = world.start();
+    krond.wait_for("skipped");
+    assert!(krond.events("finished").is_empty() && world.testimony("started").is_empty());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["ending"], "lost", "{finished}");
+    krond.wait_for("started");
+    krond.stop();
+}
+
+#[test]
+fn a_document_that_vanishes_after_the_first_run_does_not_bring_it_back() {
+    let (schedule, nominal) = due_in(2);
+    let world = World::new(&format!(
+        "[job.once]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
+         command = \"echo $KRON_PERIOD_ID >> {{dir}}/started\"\nshell = true\n"
+    ));
+    let mut krond = world.start();
+    krond.wait_for("finished");
+    krond.stop();
+    std::fs::remove_file(world.state_dir().join(kron_state::document_file("once"))).unwrap();
+    let mut krond = world.start();
+    let lost = krond.events("state_lost");
+    assert_eq!(lost[0]["identity"], "once");
+    eventually("the loss is recorded", || {
+        world.history("once").pop().filter(|entry| entry["Reason"] == "state lost")
+    });
+    krond.stop();
+    assert_eq!(world.testimony("started"), [nominal]);
 }

@@ -144,7 +144,7 @@ fn what_is_missing_on_the_command_line_is_named() {
     assert!(text.contains("--config <PATH>"), "{text}");
     let (code, text) = krond(&["--version"]);
     assert_eq!((code, text.as_str()), (0, concat!("krond ", env!("CARGO_PKG_VERSION"), "\n")));
-    let (code, text) = krond(&["run", "--config", "x", "--listen", "127.0.0.1:1"]);
+    let (code, text) = krond(&["run", "--config", "x", "--listen", "nowhere"]);
     assert_eq!(code, 2, "{text}");
     let state = tempfile::tempdir().unwrap();
     let dir = state.path().join("state");
@@ -152,6 +152,7 @@ fn what_is_missing_on_the_command_line_is_named() {
         krond(&["run", "--config", "/no/such/file.toml", "--state-dir", dir.to_str().unwrap()]);
     assert_eq!(code, 2, "{text}");
     assert_eq!(text.matches("/no/such/file.toml").count(), 1, "{text}");
+    assert!(!dir.exists(), "a start that is refused for that leaves nothing behind");
 }
 
 #[test]

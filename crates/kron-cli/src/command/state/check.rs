@@ -1,11 +1,16 @@
 //! `kron state check`: what a daemon would stumble over, found without one.
+//!
+//! Whatever a start looks at is looked at here, by the same checks, and nothing is changed. One
+//! finding does not hide the others.
+
+mod places;
 
 use std::io::Write;
 
-use kron_core::{Category, UtcSecond};
+use kron_core::Category;
 use kron_state::{
-    Directory as _, DocumentError, KNOWN_BYTES_MAX, Known, Operation, RealDirectory, RunRead,
-    Store, StoreError,
+    Directory as _, Document, DocumentError, KNOWN_BYTES_MAX, Known, KnownAhead, KnownTime,
+    Operation, RealDirectory, RunRead, Store, StoreError,
 };
 use serde::Serialize;
 
@@ -15,8 +20,8 @@ use crate::failure::{Exit, Failure, told};
 use crate::text::{count, write_json};
 
 const KNOWN_FILE: &str = "known.json";
-/// What the names of files that were set aside contain.
-const SET_ASIDE: &str = ".corrupt.";
+/// What mends whatever lies in the future.
+const RESET_HINT: &str = "`kron state reset`, with the daemon stopped";
 
 /// Something that was found.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -52,26 +57,22 @@ impl Weight {
 }
 
 pub(super) fn run(args: &StateLsArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let directory = RealDirectory::open_existing(&args.dir.state_dir).map_err(Failure::State)?;
+    let state_dir = &args.dir.state_dir;
+    let directory = RealDirectory::open_existing(state_dir).map_err(Failure::State)?;
     let mut faults = Vec::new();
     known(&directory, &mut faults);
-    let names = directory.names().map_err(|source| {
-        let file = args.dir.state_dir.display().to_string();
-        Failure::State(StoreError::Io { operation: Operation::List, file, source })
-    })?;
-    for name in names.iter().filter(|name| name.contains(SET_ASIDE)) {
-        faults.push(Fault {
-            weight: Weight::Note,
-            message: format!(
-                "`{}` was set aside because it could not be read",
-                directory.describe(name)
-            ),
-            hint: Some("look into it, then remove it".to_owned()),
-        });
-    }
-    let store = Store::view(directory, usize::MAX).map_err(Failure::State)?;
-    let documents = documents(&store, clock::now(), &mut faults)?;
-    runs(&store, &mut faults)?;
+    places::look(&directory, state_dir, &mut faults)?;
+    let store = match Store::view(directory, usize::MAX) {
+        Ok(store) => store,
+        Err(error) => {
+            faults.push(fault_of(&error));
+            Store::view_without_runs(
+                RealDirectory::open_existing(state_dir).map_err(Failure::State)?,
+            )
+        }
+    };
+    let documents = documents(&store, &mut faults)?;
+    runs(&store, &mut faults);
     epochs(&store, &mut faults);
     faults.sort_by_key(|fault| std::cmp::Reverse(fault.weight));
     match args.format {
@@ -104,57 +105,89 @@ pub(super) fn run(args: &StateLsArgs, out: &mut dyn Write) -> Result<Exit, Failu
 /// Looks at `known.json` without setting anything aside.
 fn known(directory: &RealDirectory, faults: &mut Vec<Fault>) {
     let file = directory.describe(KNOWN_FILE);
-    let (weight, message) = match directory.read(KNOWN_FILE, KNOWN_BYTES_MAX) {
-        Err(error) => (Weight::Refused, format!("`{file}`: {error}")),
-        Ok(None) => (
-            Weight::Note,
-            format!("there is no `{file}`: every job counts as new at the next start"),
-        ),
-        Ok(Some(contents)) => match Known::parse(&contents.bytes) {
-            Ok(_) => return,
-            Err(error @ DocumentError::Unreadable(_)) => (
-                Weight::Lost,
-                format!("`{file}` is {error}: every job counts as new at the next start"),
-            ),
-            Err(error @ DocumentError::Incompatible(_)) => {
-                (Weight::Refused, format!("`{file}` is {error}"))
-            }
-        },
+    let contents = match directory.read(KNOWN_FILE, KNOWN_BYTES_MAX) {
+        Ok(Some(contents)) => contents,
+        Ok(None) => {
+            faults.push(Fault {
+                weight: Weight::Note,
+                message: format!("there is no `{file}`: every job counts as new at the next start"),
+                hint: None,
+            });
+            return;
+        }
+        Err(error) => {
+            faults.push(fault_of(&StoreError::of_file(Operation::Read, file, error)));
+            return;
+        }
     };
-    faults.push(Fault { weight, message, hint: None });
+    match Known::parse(&contents.bytes) {
+        // The time is asked for after the file was read, which a daemon may just have written.
+        Ok(known) => faults.extend(known.ahead_of(clock::now()).iter().map(of_future)),
+        Err(error @ DocumentError::Unreadable(_)) => faults.push(Fault {
+            weight: Weight::Lost,
+            message: format!(
+                "`{file}` is {}: {error}: every job counts as new at the next start",
+                error.verdict()
+            ),
+            hint: None,
+        }),
+        Err(source @ DocumentError::Incompatible(_)) => {
+            faults.push(fault_of(&StoreError::Document { file, source }));
+        }
+    }
 }
 
-fn documents(
-    store: &Store<RealDirectory>,
-    now: UtcSecond,
-    faults: &mut Vec<Fault>,
-) -> Result<u64, Failure> {
+fn of_future(ahead: &KnownAhead) -> Fault {
+    let KnownAhead { identity, time, at } = ahead;
+    let what = match time {
+        KnownTime::CreatedAt => format!("`{identity}` counts as created at {at}"),
+        KnownTime::EffectiveFrom => {
+            format!("the definition of `{identity}` counts as in force from {at}")
+        }
+        KnownTime::ResumedAt => format!("the suspension of `{identity}` counts as lifted at {at}"),
+    };
+    Fault {
+        weight: Weight::Mend,
+        message: format!("{what}, and nothing of it runs before that"),
+        hint: Some(RESET_HINT.to_owned()),
+    }
+}
+
+fn documents(store: &Store<RealDirectory>, faults: &mut Vec<Fault>) -> Result<u64, Failure> {
     let mut number = 0;
     for file in store.document_names().map_err(Failure::State)? {
         number += 1;
         match store.read_file(&file) {
             Ok(None) => {}
-            Ok(Some(document)) => {
-                if let Some(handled) = document.last_handled.filter(|handled| *handled > now) {
-                    faults.push(Fault {
-                        weight: Weight::Mend,
-                        message: format!(
-                            "`{}` counts everything up to {handled} as handled, and runs nothing \
-                             before that",
-                            document.identity
-                        ),
-                        hint: Some("`kron state reset`, with the daemon stopped".to_owned()),
-                    });
-                }
-            }
+            Ok(Some(document)) => faults.extend(mark(&document)),
             Err(error) => faults.push(fault_of(&error)),
         }
     }
     Ok(number)
 }
 
-fn runs(store: &Store<RealDirectory>, faults: &mut Vec<Fault>) -> Result<(), Failure> {
-    for run in store.run_ids().map_err(Failure::State)? {
+fn mark(document: &Document) -> Option<Fault> {
+    let mark = document.last_handled.filter(|_| document.is_ahead_of(clock::now()))?;
+    let due = match document.last_chosen_time.filter(|due| *due != mark) {
+        Some(due) => format!("{mark}, due at {due},"),
+        None => mark.to_string(),
+    };
+    Some(Fault {
+        weight: Weight::Mend,
+        message: format!(
+            "`{}` counts everything up to {due} as handled, and runs nothing before that",
+            document.identity
+        ),
+        hint: Some(RESET_HINT.to_owned()),
+    })
+}
+
+fn runs(store: &Store<RealDirectory>, faults: &mut Vec<Fault>) {
+    let runs = store.run_ids().unwrap_or_else(|error| {
+        faults.push(fault_of(&error));
+        Vec::new()
+    });
+    for run in runs {
         match store.run_record(&run) {
             Ok(RunRead::Missing | RunRead::Record(_)) => {}
             Ok(RunRead::Unreadable { cause }) => faults.push(Fault {
@@ -165,7 +198,6 @@ fn runs(store: &Store<RealDirectory>, faults: &mut Vec<Fault>) -> Result<(), Fai
             Err(error) => faults.push(fault_of(&error)),
         }
     }
-    Ok(())
 }
 
 fn epochs(store: &Store<RealDirectory>, faults: &mut Vec<Fault>) {

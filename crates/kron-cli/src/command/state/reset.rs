@@ -1,13 +1,14 @@
-//! `kron state reset`: a mark of what was handled, moved on purpose.
+//! `kron state reset`: what a wrong clock put into the future, brought back on purpose.
 //!
-//! A mark in the future comes from a clock that was wrong. It may go back, but never behind a period
-//! that was executed and is not in the future: nothing is executed twice.
+//! That is a job's mark of what was handled, and since when the job, its definition and the end of
+//! its suspension are known. Where a mark may go is [`Document::mark_target`]'s to say; nothing is
+//! executed twice by it. What is known goes to the present, so that nothing of the past runs.
 
 use std::io::Write;
 use std::time::Duration;
 
-use kron_core::{Finding, Outcome, UtcSecond};
-use kron_state::{Document, Lock, RealDirectory, Store};
+use kron_core::{Finding, UtcSecond};
+use kron_state::{Document, KnownRead, Lock, MarkRefused, RealDirectory, Store};
 use serde::Serialize;
 
 use crate::args::{OutputFormat, StateResetArgs};
@@ -15,10 +16,14 @@ use crate::failure::{Exit, Failure};
 use crate::text::write_json;
 use crate::{clock, jobs};
 
-/// A mark that was moved.
+/// The key of the mark, as documents spell it.
+const MARK: &str = "LastHandledPeriodID";
+
+/// A time that was moved.
 #[derive(Serialize)]
 struct Moved {
     identity: String,
+    field: &'static str,
     from: Option<UtcSecond>,
     to: UtcSecond,
 }
@@ -34,27 +39,34 @@ pub(super) fn run(args: &StateResetArgs, out: &mut dyn Write) -> Result<Exit, Fa
     let _lock = Lock::acquire(&args.dir.state_dir, Duration::ZERO)?;
     let store = Store::open(directory, usize::MAX).map_err(Failure::State)?;
     let documents = match &args.job {
-        Some(job) => {
-            let document = store
-                .read(job)
-                .map_err(Failure::State)?
-                .ok_or_else(|| super::show::no_document(&store, job))?;
-            vec![document]
-        }
-        None => in_future(&store, now)?,
+        Some(job) => Vec::from_iter(named(&store, job)?),
+        None => ahead(&store, now)?,
     };
-    let mut moved = Vec::new();
+    let mut targets = Vec::new();
     for document in &documents {
-        let Some(to) = target(document, to, now)? else { continue };
-        store.reset(&document.identity, Some(to), now).map_err(Failure::NotRecorded)?;
-        moved.push(Moved { identity: document.identity.clone(), from: document.last_handled, to });
+        let target = document.mark_target(to, now).map_err(refused)?;
+        targets.extend(target.map(|target| (document, target)));
     }
+    let mut moved = Vec::new();
+    for (document, to) in targets {
+        store.reset(&document.identity, Some(to), now).map_err(Failure::NotRecorded)?;
+        let identity = document.identity.clone();
+        moved.push(Moved { identity, field: MARK, from: document.last_handled, to });
+    }
+    let known = store.reset_known(args.job.as_deref(), now).map_err(Failure::NotRecorded)?;
+    moved.extend(known.into_iter().map(|ahead| Moved {
+        identity: ahead.identity.into(),
+        field: ahead.time.as_str(),
+        from: Some(ahead.at),
+        to: now,
+    }));
     for change in &moved {
         match args.format {
             OutputFormat::Json => write_json(out, change)?,
             OutputFormat::Text => {
+                let what = if change.field == MARK { "the mark" } else { change.field };
                 let from = change.from.map_or("nothing".to_owned(), |from| from.to_string());
-                writeln!(out, "{}: the mark went from {from} to {}", change.identity, change.to)?;
+                writeln!(out, "{}: {what} went from {from} to {}", change.identity, change.to)?;
             }
         }
     }
@@ -62,99 +74,41 @@ pub(super) fn run(args: &StateResetArgs, out: &mut dyn Write) -> Result<Exit, Fa
         return Ok(Exit::Ok);
     }
     if args.format == OutputFormat::Text {
-        writeln!(out, "no mark lies in the future")?;
+        let why = if to.is_some() { "the mark is there" } else { "nothing lies in the future" };
+        writeln!(out, "{why}")?;
     }
     // Whoever names a job wanted something to be done.
     Ok(if args.all_future { Exit::Ok } else { Exit::No })
 }
 
-fn in_future(store: &Store<RealDirectory>, now: UtcSecond) -> Result<Vec<Document>, Failure> {
+/// The document of a job; `None` when the job is known and nothing has happened to it yet.
+fn named(store: &Store<RealDirectory>, job: &str) -> Result<Option<Document>, Failure> {
+    let document = store.read(job).map_err(Failure::State)?;
+    if document.is_some() {
+        return Ok(document);
+    }
+    match store.known().map_err(Failure::State)? {
+        KnownRead::Known(known) if known.jobs.contains_key(job) => Ok(None),
+        _ => Err(super::show::no_document(store, job)),
+    }
+}
+
+/// Every document whose mark lies in the future.
+fn ahead(store: &Store<RealDirectory>, now: UtcSecond) -> Result<Vec<Document>, Failure> {
     let mut documents = Vec::new();
     for file in store.document_names().map_err(Failure::State)? {
         let document = store.read_file(&file).map_err(Failure::State)?;
-        documents.extend(document.filter(|it| it.last_handled.is_some_and(|mark| mark > now)));
+        documents.extend(document.filter(|document| document.is_ahead_of(now)));
     }
     Ok(documents)
 }
 
-/// Where the mark goes; `None` when it is well where it is.
-fn target(
-    document: &Document,
-    wanted: Option<UtcSecond>,
-    now: UtcSecond,
-) -> Result<Option<UtcSecond>, Failure> {
-    let past = |executed_only: bool| {
-        let entries = document.history.iter().filter(move |entry| match entry.outcome {
-            Some(Outcome::Executed) => true,
-            Some(_) => !executed_only,
-            None => false,
-        });
-        let last = entries.filter_map(|entry| entry.last_period.or(entry.nominal_time));
-        last.filter(|nominal| *nominal <= now).max()
-    };
-    let Some(wanted) = wanted else {
-        let is_ahead = document.last_handled.is_some_and(|mark| mark > now);
-        return Ok(is_ahead.then(|| past(false).unwrap_or(now)));
-    };
-    let refused = |message: String| Failure::argument("--to")(Finding::validation(0..0, message));
-    if wanted > now {
-        return Err(refused(format!("{wanted} lies in the future")));
-    }
-    if let Some(executed) = past(true).filter(|executed| wanted < *executed) {
-        return Err(refused(format!(
-            "period {executed} was executed after {wanted}, and nothing is executed twice"
-        )));
-    }
-    Ok(Some(wanted).filter(|to| document.last_handled != Some(*to)))
-}
-
-#[cfg(test)]
-mod tests {
-    use kron_state::{HistoryEntry, PeriodRef};
-
-    use super::*;
-
-    fn at(day: u32) -> UtcSecond {
-        UtcSecond::parse(&format!("2026-03-{day:02}T00:00:00Z")).unwrap()
-    }
-
-    fn document(mark: u32, entries: &[(u32, Outcome)]) -> Document {
-        let mut document = Document::new("a");
-        document.last_handled = Some(at(mark));
-        document.history = entries
-            .iter()
-            .map(|(day, outcome)| HistoryEntry {
-                outcome: Some(*outcome),
-                nominal_time: Some(at(*day)),
-                ..HistoryEntry::new(PeriodRef::Period(at(*day)))
-            })
-            .collect();
-        document
-    }
-
-    #[test]
-    fn a_mark_goes_to_the_latest_period_that_is_not_in_the_future() {
-        use Outcome::{Executed, Missed};
-        let now = at(10);
-        for (mark, entries, expected) in [
-            (20, &[(8, Executed), (9, Missed), (20, Executed)][..], Some(at(9))),
-            (20, &[(20, Executed)], Some(now)),
-            (20, &[], Some(now)),
-            (10, &[(10, Executed)], None),
-        ] {
-            let document = document(mark, entries);
-            assert_eq!(target(&document, None, now).unwrap(), expected, "{entries:?}");
+fn refused(refusal: MarkRefused) -> Failure {
+    let finding = Finding::validation(0..0, refusal.to_string());
+    Failure::argument("--to")(match refusal {
+        MarkRefused::Forgotten { .. } | MarkRefused::NoHistory(_) => {
+            finding.help("without `--to` a mark that lies in the future goes where it may")
         }
-    }
-
-    #[test]
-    fn a_mark_never_goes_behind_what_was_executed_nor_ahead() {
-        use Outcome::{Executed, Missed};
-        let document = document(20, &[(5, Executed), (7, Missed), (20, Executed)]);
-        let to = |day: u32| target(&document, Some(at(day)), at(10));
-        assert!(to(4).is_err());
-        assert_eq!(to(5).unwrap(), Some(at(5)));
-        assert_eq!(to(6).unwrap(), Some(at(6)));
-        assert!(to(11).is_err());
-    }
+        MarkRefused::Future(_) | MarkRefused::Executed { .. } => finding,
+    })
 }

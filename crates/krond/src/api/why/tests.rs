@@ -63,6 +63,7 @@ impl World {
                 last: None,
                 active: Vec::new(),
                 failing: None,
+                recent: Default::default(),
             }),
             document: Document::new(NAME),
             epochs: Vec::new(),
