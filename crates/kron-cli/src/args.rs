@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::daemon::{
-    ClockArgs, ClockCommand, DaemonArgs, DoctorArgs, HistoryArgs, JobCommandArgs, LogsArgs, ReloadArgs,
-    RunArgs, StateArgs, StateCommand, StateLsArgs, StateResetArgs, StateShowArgs, StatusArgs,
-    StopArgs, WhyArgs,
+    ClockArgs, ClockCommand, DaemonArgs, DoctorArgs, HistoryArgs, JobCommandArgs, LogsArgs,
+    ReloadArgs, RunArgs, StateArgs, StateCommand, StateLsArgs, StateResetArgs, StateShowArgs,
+    StatusArgs, StopArgs, WhyArgs,
 };
 pub(crate) use self::import::ImportArgs;
 pub(crate) use self::live::{TopArgs, UP_STATE_DIR, UpArgs};

@@ -178,7 +178,10 @@ fn next(job: &JobView, zone: &Zone, now: UtcSecond) -> [Cell; 3] {
         Some(Err(_)) => [nominal, Cell::of("?", Paint::Doubtful), Cell::empty()],
         Some(Ok(chosen)) => [
             nominal,
-            Cell::of(&format!("{}{}", moment(chosen, zone, now), offset(chosen, zone)), Paint::Plain),
+            Cell::of(
+                &format!("{}{}", moment(chosen, zone, now), offset(chosen, zone)),
+                Paint::Plain,
+            ),
             Cell::of(&ahead(chosen, now), Paint::Strong),
         ],
     }
@@ -277,10 +280,8 @@ fn now_words(job: &JobView, now: UtcSecond) -> Cell {
         (_, Some(newest)) => Cell::of(&active_words(job.active.len(), newest, now), Paint::Busy),
         (Some(failing), None) => {
             let times = count(u64::from(failing.attempts), "time");
-            let why = format!(
-                "not started, tried {times}: {}: {}",
-                failing.operation, failing.message
-            );
+            let why =
+                format!("not started, tried {times}: {}: {}", failing.operation, failing.message);
             Cell::of(&why, Paint::Bad)
         }
         (None, None) => Cell::of("-", Paint::Faint),

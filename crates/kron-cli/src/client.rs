@@ -220,7 +220,9 @@ impl std::fmt::Display for ClientError {
             ClientError::NotRunning { socket, is_one_here } => {
                 write!(f, "error: no daemon answers at `{}`\nhint: ", socket.display())?;
                 match is_one_here {
-                    true => write!(f, "`--state-dir {UP_STATE_DIR}` means the one of `kron up` here"),
+                    true => {
+                        write!(f, "`--state-dir {UP_STATE_DIR}` means the one of `kron up` here")
+                    }
                     false => f.write_str(
                         "start one with `kron up` or `krond run --config PATH`, or say which one \
                          with `--state-dir DIR` or `--socket PATH`",

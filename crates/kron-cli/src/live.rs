@@ -82,6 +82,14 @@ struct Snapshot {
     jobs: Vec<JobView>,
 }
 
+/// What came of asking.
+#[derive(Debug)]
+struct Answer {
+    said: Result<Snapshot, ClientError>,
+    /// How long it took.
+    took: Duration,
+}
+
 /// Ends a [`Live`] from another thread.
 #[derive(Debug)]
 pub(crate) struct Stop(Arc<OwnedFd>);
@@ -101,7 +109,7 @@ const STOP: u8 = b's';
 pub(crate) struct Live {
     manner: Manner,
     /// Where the daemon's latest answer is put.
-    answer: Arc<Mutex<Option<(Result<Snapshot, ClientError>, Duration)>>>,
+    answer: Arc<Mutex<Option<Answer>>>,
     ask: mpsc::Sender<()>,
     /// What arrives here says why to look.
     bell: OwnedFd,
@@ -122,8 +130,7 @@ impl Live {
     /// A table of this daemon's jobs, which takes these signals. They must be blocked.
     pub(crate) fn new(client: Client, manner: Manner, signals: &[Signal]) -> io::Result<Live> {
         let mask: SigSet = signals.iter().copied().collect();
-        let signals =
-            SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let (bell, ringer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (ask, asked) = mpsc::channel::<()>();
         let (answer, ringer) = (Arc::new(Mutex::new(None)), Arc::new(ringer));
@@ -133,7 +140,7 @@ impl Live {
                 let began = clock::elapsed();
                 let said = look(&client);
                 let took = clock::elapsed().saturating_sub(began);
-                *put.lock().unwrap_or_else(PoisonError::into_inner) = Some((said, took));
+                *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(Answer { said, took });
                 let _ = rustix::io::write(&*ring, &[ANSWER]);
             }
         })?;
@@ -241,7 +248,7 @@ impl Live {
     /// Takes what the daemon said, and tells how long that took.
     fn take_answer(&mut self) -> Option<Duration> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (said, took) = answer?;
+        let Answer { said, took } = answer?;
         match said {
             Ok(snapshot) => {
                 self.shown = Some(snapshot);

@@ -93,7 +93,8 @@ impl Field {
             [value] => Some(Field::One(value)),
             // Steps are also written as the list that they are.
             [0, step, ref rest @ ..] => {
-                let is_even = (2..).zip(rest).all(|(nth, value)| step.checked_mul(nth) == Some(*value));
+                let is_even =
+                    (2..).zip(rest).all(|(nth, value)| step.checked_mul(nth) == Some(*value));
                 let count = rest.len() as u32 + 2;
                 (is_even && step.checked_mul(count) == Some(whole)).then_some(Field::Every(step))
             }
@@ -159,7 +160,9 @@ fn times(second: Field, minute: Field, hour: Field) -> Option<Times> {
             format!("every {step} minutes{}", past(second))
         }
         (One(0), One(0), Any | Every(1)) => "hourly".to_owned(),
-        (One(second), One(minute), Any | Every(1)) => format!("hourly at {}", clock(minute, second)),
+        (One(second), One(minute), Any | Every(1)) => {
+            format!("hourly at {}", clock(minute, second))
+        }
         (One(0), One(0), Every(step)) if divides(step, 24) => format!("every {step} hours"),
         (One(second), One(minute), Every(step)) if divides(step, 24) => {
             format!("every {step} hours at {}", clock(minute, second))
@@ -244,8 +247,14 @@ mod tests {
                 "0 3 * * * @tz(Europe/Paris) @win(after,2h) @dist(skewEarly,shape=2)",
                 "daily at 03:00 Europe/Paris within 2h",
             ),
-            ("0 3 * * * @win(around,2h) @avoid(dow=SUN)", "daily at 03:00 within 2h around where allowed"),
-            (r#"0 3 * * * @seed(stable,salt="\")@tz(x") @win(after,1m)"#, "daily at 03:00 within 1m"),
+            (
+                "0 3 * * * @win(around,2h) @avoid(dow=SUN)",
+                "daily at 03:00 within 2h around where allowed",
+            ),
+            (
+                r#"0 3 * * * @seed(stable,salt="\")@tz(x") @win(after,1m)"#,
+                "daily at 03:00 within 1m",
+            ),
             ("something @new(of=a", "something"),
             ("", ""),
         ] {

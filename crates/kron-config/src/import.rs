@@ -112,11 +112,13 @@ impl Importer {
         for index in 0..source.line_count() {
             let text = source.text()[source.line_range(index)].trim();
             let number = index + 1;
-            if text.is_empty() || (copied && number <= MASTER_LINES) {
+            if text.is_empty() {
                 continue;
             }
             if text.starts_with('#') {
-                page.comment(text);
+                if !copied || number > MASTER_LINES {
+                    page.comment(text);
+                }
                 continue;
             }
             let mut notes = notes_of(number, said.get(&number).map_or(&[], Vec::as_slice));

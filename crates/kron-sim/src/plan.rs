@@ -83,18 +83,18 @@ impl Rhythm {
             Zone::NewYork,
             Zone::LordHowe,
         ];
-        let days = match rng.below(60) {
+        let days = match rng.below(80) {
             0 => return Rhythm::Hours(*rng.pick(&[1, 2, 3]), rng.below(60)),
-            1..=3 => return Rhythm::Hours(*rng.pick(&[6, 8, 12]), rng.below(60)),
-            4..=21 => Days::Every,
-            22..=33 => Days::OfWeek(rng.below(7) as i64),
-            34..=45 => Days::OfMonth { day: rng.between(1, 31) as i64, month: 1, every: 1 },
-            46..=52 => Days::OfMonth {
+            1..=4 => return Rhythm::Hours(*rng.pick(&[6, 8, 12]), rng.below(60)),
+            5..=22 => Days::Every,
+            23..=42 => Days::OfWeek(rng.below(7) as i64),
+            43..=60 => Days::OfMonth { day: rng.between(1, 31) as i64, month: 1, every: 1 },
+            61..=70 => Days::OfMonth {
                 day: rng.between(1, 28) as i64,
                 month: rng.between(1, 3) as i64,
                 every: 3,
             },
-            53..=58 => Days::OfMonth {
+            71..=78 => Days::OfMonth {
                 day: rng.between(1, 28) as i64,
                 month: rng.between(1, 12) as i64,
                 every: 12,

@@ -3,8 +3,8 @@
 //! There are two kinds of worlds. A *busy* one lasts from hours to a year, and its jobs have up to
 //! [`PERIODS_BUSY_MAX`] periods each, so that runs, reports and writes overlap all the time. A
 //! *long* one lasts for years, with many jobs that run once a day, a week, a month or a year, over
-//! every change of clocks; it passes quickly, because nothing happens in between. In both, faults
-//! come with what happens and not with time, or most of them would find everybody asleep.
+//! every change of clocks; it passes quickly, because nothing happens in between. There, and in
+//! half of the busy ones, faults follow what happens, or most of them would find everybody asleep.
 
 use crate::plan::{JobPlan, Rhythm, Window};
 use crate::rng::Rng;
@@ -23,7 +23,7 @@ const PERIODS_BUSY_MAX: u64 = 800;
 const PERIODS_LONG_MAX: u64 = 6_000;
 /// How many entries the histories of a world may keep: few, so that they are cut short all the
 /// time, but more than a job ever has runs at once.
-const HISTORIES_MAX: [usize; 3] = [12, 16, 24];
+const HISTORIES_MAX: [usize; 3] = [10, 10, 14];
 /// What the machine does for each period, about: a launch and three records.
 const DEEDS_PER_PERIOD: u64 = 4;
 
@@ -46,6 +46,8 @@ pub struct Scenario {
     pub(crate) fault_every_s: u64,
     /// Entries that a job's history keeps.
     pub(crate) history_max: usize,
+    /// One in so many messages and writes takes long, up to a minute and a half.
+    pub(crate) slow_one_in: u64,
     /// What is broken on purpose.
     pub sabotage: Sabotage,
 }
@@ -167,6 +169,7 @@ impl Scenario {
             manual: may(2),
         };
         let history_max = *rng.pick(&HISTORIES_MAX);
+        let slow_one_in = *rng.pick(&[25, 200, 1_000]);
         let sabotage = Sabotage::Nothing;
         Scenario {
             seed,
@@ -177,6 +180,7 @@ impl Scenario {
             pace,
             fault_every_s,
             history_max,
+            slow_one_in,
             sabotage,
         }
     }

@@ -15,7 +15,7 @@ use crate::tally::Happening;
 use crate::world::{Occurrence, World};
 
 /// Changes that are written together at most: fewer than any history keeps entries.
-const MERGED_MAX: usize = 4;
+const MERGED_MAX: usize = 3;
 
 /// Something on its way to the disk.
 pub(crate) enum Write {
@@ -153,11 +153,8 @@ impl World {
     }
 
     pub(crate) fn plan_sync(&mut self) {
-        let delay = if self.rng.one_in(300) {
-            self.rng.between(1_000, 80_000)
-        } else {
-            self.rng.between(1, 25)
-        };
+        let slow = self.rng.one_in(self.scenario.slow_one_in);
+        let delay = if slow { self.rng.between(1_000, 80_000) } else { self.rng.between(1, 25) };
         let life = self.life;
         let Some(daemon) = &mut self.daemon else { return };
         if !daemon.syncing && !daemon.writes.is_empty() {

@@ -328,7 +328,8 @@ impl World {
     }
 
     pub(crate) fn message_delay(&mut self) -> u64 {
-        if self.rng.one_in(200) { self.rng.between(1_000, 90_000) } else { self.rng.between(1, 30) }
+        let slow = self.rng.one_in(self.scenario.slow_one_in);
+        if slow { self.rng.between(1_000, 90_000) } else { self.rng.between(1, 30) }
     }
 
     /// Takes something into the history.

@@ -8,9 +8,9 @@ use std::thread::available_parallelism;
 use kron_sim::{Happening, Sabotage, Scenario, Soak, Tell, Verdict, Worlds, run};
 
 /// Busy histories that the suite plays.
-const BUSY_SEEDS: u64 = 400;
+const BUSY_SEEDS: u64 = 320;
 /// Long ones.
-const LONG_SEEDS: u64 = 40;
+const LONG_SEEDS: u64 = 32;
 
 fn soak(worlds: Worlds, seeds_max: u64) -> Soak {
     Soak {

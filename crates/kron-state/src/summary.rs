@@ -144,9 +144,12 @@ fn recent_of(history: &[&RawValue]) -> Recent {
 
 impl From<Document> for Summary {
     fn from(mut document: Document) -> Summary {
-        let recent = Recent::of_newest_first(document.history.iter().rev().map(|entry| {
-            RecentEvent::of_entry(entry.outcome, entry.ending, entry.exit_code)
-        }));
+        let recent =
+            Recent::of_newest_first(
+                document.history.iter().rev().map(|entry| {
+                    RecentEvent::of_entry(entry.outcome, entry.ending, entry.exit_code)
+                }),
+            );
         let last = document.history.iter().rposition(|entry| entry.outcome.is_some());
         let last_entry = last.map(|at| Box::new(document.history.swap_remove(at)));
         let mut active = document.other_active;

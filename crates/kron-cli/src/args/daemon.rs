@@ -25,8 +25,9 @@ Examples:
   kron status db-backup
   kron status --state-dir ./state --format json
 
-Recent runs and periods, the newest at the right: ✓ succeeded, ✗ failed, T timed out, ? lost,
-R replaced, S stopped, – missed, · skipped, ! unschedulable; with --ascii + x T ? R S - . !
+Recent runs and periods, the newest at the right: + succeeded, x failed, T timed out, ? lost,
+R replaced, S stopped, - missed, . skipped, ! unschedulable; without --ascii a tick, a cross, a
+dash and a dot where the terminal can show them.
 
 Exit codes: 0 ok, 1 no such job or no daemon, 6 system error.")]
 pub(crate) struct StatusArgs {

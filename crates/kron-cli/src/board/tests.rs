@@ -83,13 +83,18 @@ fn jobs() -> Vec<JobView> {
                 "recent": ["missed"],
             }),
         ),
-        job("new\x1b[2J", "0 0 1 1 *", "UTC", json!({
-            "next": next("2027-01-01T00:00:00Z", Some("2027-01-01T00:00:00Z")),
-            "failing": {
-                "attempts": 3, "category": "execution", "operation": "execute",
-                "message": "no such file\nor directory",
-            },
-        })),
+        job(
+            "new\x1b[2J",
+            "0 0 1 1 *",
+            "UTC",
+            json!({
+                "next": next("2027-01-01T00:00:00Z", Some("2027-01-01T00:00:00Z")),
+                "failing": {
+                    "attempts": 3, "category": "execution", "operation": "execute",
+                    "message": "no such file\nor directory",
+                },
+            }),
+        ),
         job("resting", "@hourly", "UTC", json!({"suspended_by": "hand"})),
     ]
 }

@@ -8,7 +8,7 @@ use crate::kron::{command, finish, fixture, kron, kron_reading};
 use crate::scratch::Scratch;
 
 const FROM: &str = "2026-03-01T00:00:00Z";
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "up",
     "lint",
     "next",
@@ -29,6 +29,7 @@ const COMMANDS: [&str; 23] = [
     "reload",
     "stop",
     "clock",
+    "doctor",
     "state",
     "completions",
     "man",

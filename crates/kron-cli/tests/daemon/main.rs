@@ -2,6 +2,7 @@
 
 mod access;
 mod commands;
+mod doctor;
 mod krond;
 mod mending;
 mod past;

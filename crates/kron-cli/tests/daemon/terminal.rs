@@ -24,7 +24,8 @@ impl Terminal {
     /// Runs `kron` with these words in a directory, on a terminal of this size.
     pub(crate) fn start(directory: &Path, columns: u32, rows: u32, words: &[&str]) -> Terminal {
         let notes = tempfile::tempdir().expect("a directory");
-        let words: Vec<_> = words.iter().map(|word| shlex::try_quote(word).unwrap()).collect();
+        let words: Vec<_> =
+            words.iter().map(|word| shlex::try_quote(word).expect("a word")).collect();
         let at = notes.path().display();
         // What Ctrl-C means is the program's to decide; the shell only looks on.
         let line = format!(
@@ -49,7 +50,7 @@ impl Terminal {
         let reading = std::thread::spawn(move || {
             let mut some = [0; 4096];
             while let Ok(length @ 1..) = from.read(&mut some) {
-                to.lock().unwrap().extend_from_slice(&some[..length]);
+                to.lock().expect("nobody panicked").extend_from_slice(&some[..length]);
             }
         });
         Terminal { child, output, reading: Some(reading), notes }
@@ -57,7 +58,7 @@ impl Terminal {
 
     /// Everything that was written, as it was.
     pub(crate) fn raw(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.output.lock().expect("nobody panicked")).into_owned()
     }
 
     /// What is to be seen: the latest whole frame.
@@ -81,7 +82,9 @@ impl Terminal {
             right.then(|| seen.borrow().clone())
         };
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| wait_for(what, look)));
-        found.unwrap_or_else(|_| panic!("never saw {what}; last:\n{}\n{:?}", seen.borrow(), self.raw()))
+        found.unwrap_or_else(|_| {
+            panic!("never saw {what}; last:\n{}\n{:?}", seen.borrow(), self.raw())
+        })
     }
 
     /// Presses keys.
@@ -132,7 +135,11 @@ impl Terminal {
         self.reading.take().expect("it is read").join().expect("all is read");
         assert_eq!(self.note("before"), self.note("after"), "the terminal is as it was");
         let raw = self.raw();
-        assert_eq!(raw.matches("\x1b[?1049h").count(), raw.matches("\x1b[?1049l").count(), "{raw:?}");
+        assert_eq!(
+            raw.matches("\x1b[?1049h").count(),
+            raw.matches("\x1b[?1049l").count(),
+            "{raw:?}"
+        );
         assert_eq!(raw.matches("\x1b[?25l").count(), raw.matches("\x1b[?25h").count(), "{raw:?}");
         (code(status), plain(raw.rsplit("\x1b[?1049l").next().unwrap_or("")))
     }

@@ -14,6 +14,8 @@ const LONG: &str = r#"
 schedule = "*/2 * * * * *"
 command = "trap 'exit 7' TERM; echo $$ >pid; while :; do sleep 0.1; done"
 shell = true
+# A test that fails must not leave it behind for ever.
+timeout = "5m"
 cwd = "DIR"
 "#;
 
@@ -51,7 +53,8 @@ fn one_command_in_an_empty_directory_shows_jobs_firing() {
         frame.lines().any(|line| line.starts_with("tick") && line.contains('✓'))
     });
     assert!(frame.starts_with("krond "), "{frame}");
-    for word in ["every 5 seconds", "daily at 03:00 Europe/Paris within 2h", "kron.toml (new, a sample)"]
+    for word in
+        ["every 5 seconds", "daily at 03:00 Europe/Paris within 2h", "kron.toml (new, a sample)"]
     {
         assert!(frame.contains(word), "{word}: {frame}");
     }
@@ -71,7 +74,10 @@ fn one_command_in_an_empty_directory_shows_jobs_firing() {
     let other = Terminal::start(dir.path(), 80, 24, &["up"]);
     let (code, told) = other.end();
     assert_eq!(code, 4, "{told}");
-    assert!(told.contains("error: another daemon holds the lock") && told.contains("hint: "), "{told}");
+    assert!(
+        told.contains("error: another daemon holds the lock") && told.contains("hint: "),
+        "{told}"
+    );
 
     up.press("q");
     let (code, told) = up.end();
@@ -123,8 +129,11 @@ fn a_window_that_is_closed_or_a_signal_leaves_the_terminal_as_it_was() {
 #[test]
 fn what_is_wrong_with_a_file_is_told_on_the_terminal() {
     let dir = directory();
-    std::fs::write(dir.path().join("kron.toml"), "[job.a]\nschedule = \"0 25 * * *\"\ncommand = [\"x\"]\n")
-        .expect("a file");
+    std::fs::write(
+        dir.path().join("kron.toml"),
+        "[job.a]\nschedule = \"0 25 * * *\"\ncommand = [\"x\"]\n",
+    )
+    .expect("a file");
     for words in [&["up"][..], &["up", "--log-format", "json"]] {
         let up = Terminal::start(dir.path(), 100, 20, words);
         let (code, told) = up.end();

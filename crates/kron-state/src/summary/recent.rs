@@ -105,9 +105,7 @@ impl RecentEvent {
         exit_code: Option<i32>,
     ) -> Option<RecentEvent> {
         match ending {
-            Some(ending) => {
-                Some(RecentEvent::of_run(ending, exit_code.map(ExitStatus::ExitCode)))
-            }
+            Some(ending) => Some(RecentEvent::of_run(ending, exit_code.map(ExitStatus::ExitCode))),
             None => RecentEvent::of_period(outcome?),
         }
     }
