@@ -35,7 +35,7 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
 #[test]
 fn what_lies_in_the_future_and_a_daemon_that_is_not_there_are_told() {
     let mut daemon = Daemon::start(STRICT);
-    daemon.stop(&["stop"]).ok();
+    daemon.stop(&[]).ok();
     let change = kron_state::Change::Handle {
         nominal: "9000-01-01T00:00:00Z".parse().expect("a time"),
         chosen: None,
