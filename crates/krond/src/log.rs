@@ -7,7 +7,7 @@
 //!
 //! Lines are written whole, so that those of several threads never mix. A log that cannot be written
 //! is given up silently: there is nobody left to tell, and jobs matter more. A log that nobody reads
-//! must not hold anybody up either, so a daemon's takes its way through an [`Outlet`].
+//! must not hold anybody up either, so a daemon's takes its way through an outlet of its own.
 
 mod outlet;
 
