@@ -174,6 +174,10 @@ fn date(day: i64) -> (i64, i64, i64) {
     while day_number(year + 1, 1, 1) <= day {
         year += 1;
     }
+    // Years are shorter than that, so before 1970 the guess is too late.
+    while day_number(year, 1, 1) > day {
+        year -= 1;
+    }
     let mut month = 1 + (day - day_number(year, 1, 1)) / 31;
     while month < 12 && day_number(year, month + 1, 1) <= day {
         month += 1;

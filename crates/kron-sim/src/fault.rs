@@ -12,6 +12,9 @@ use crate::world::{Occurrence, World};
 /// Seconds by which the clock is put forward and back at most.
 const AHEAD_MAX_S: u64 = 5_000_000;
 const BACK_MAX_S: u64 = 2_000_000;
+/// Whether it is put back where documents are damaged, too. Nothing but a damaged document may know
+/// how late it was before.
+const BACK_WITH_DAMAGE: bool = false;
 /// How many times longer than the mean distance between two faults a lull lasts at most.
 const LULL_TIMES_MAX: u64 = 20;
 
@@ -117,6 +120,7 @@ impl World {
     }
 
     fn set_clock(&mut self) {
+        let back = BACK_WITH_DAMAGE || !self.scenario.unkind.corruption;
         let seconds: i64 = match self.rng.below(5) {
             0 => self.rng.between(1, 30) as i64,
             1 => -(self.rng.between(1, 30) as i64),
@@ -125,6 +129,7 @@ impl World {
             // More than is believed at once.
             _ => self.rng.between(90_000, 400_000) as i64,
         };
+        let seconds = if back { seconds } else { seconds.abs() };
         self.tally.count(Happening::ClockSet);
         self.clock_set = true;
         self.wall_offset_ms += seconds * 1_000;
