@@ -7,12 +7,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Access, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
 
@@ -32,18 +33,61 @@ pub fn launch(plan: &Plan) -> Result<Supervisor, LaunchError> {
 /// Starts supervisors.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// The program, whose `main` hands over to [`supervise`](crate::supervise) when
-    /// [`is_supervisor`](crate::is_supervisor) says so.
-    pub image: PathBuf,
+    /// The program.
+    pub image: Image,
     /// The supervisor's own environment. Commands never see it.
     pub environment: Vec<(OsString, OsString)>,
 }
+
+/// What supervisors are made of.
+#[derive(Clone, Debug)]
+pub enum Image {
+    /// The program that is running, even if its file was replaced since, whose `main` hands over to [`supervise`](crate::supervise)
+    /// when [`is_supervisor`](crate::is_supervisor) says so.
+    Running,
+    /// Another program, even if its file was replaced since.
+    Held(Arc<OwnedFd>),
+    /// Whatever is found there at each start.
+    At(PathBuf),
+}
+
+impl Image {
+    fn path(&self) -> PathBuf {
+        match self {
+            Image::Running => PathBuf::from("/proc/self/exe"),
+            Image::Held(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            Image::At(path) => path.clone(),
+        }
+    }
+}
+
+/// Everybody may write.
+const WRITABLE_BY_ALL: u32 = 0o002;
 
 impl Launcher {
     /// Starts supervisors from the program that is running, even if its file was replaced since.
     #[must_use]
     pub fn current() -> Launcher {
-        Launcher { image: PathBuf::from("/proc/self/exe"), environment: Vec::new() }
+        Launcher { image: Image::Running, environment: Vec::new() }
+    }
+
+    /// Starts supervisors from this program, as it is now: a file that takes its place later,
+    /// perhaps of another version, is not used.
+    ///
+    /// # Errors
+    /// The program cannot be executed, or anybody might exchange it.
+    pub fn of(program: &Path) -> io::Result<Launcher> {
+        let file = rustix::fs::open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let status = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+        }
+        if status.st_mode & WRITABLE_BY_ALL != 0 {
+            let why = "everybody may write it";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        rustix::fs::access(program, Access::EXEC_OK)?;
+        Ok(Launcher { image: Image::Held(Arc::new(file)), environment: Vec::new() })
     }
 
     /// Starts a supervisor for `plan`.
@@ -62,7 +106,7 @@ impl Launcher {
         wire::send_hello(&socket, &bytes).map_err(LaunchError::HandOver)?;
         drop(bytes);
 
-        let mut command = Command::new(&self.image);
+        let mut command = Command::new(self.image.path());
         command
             .arg0(SUPERVISOR_NAME)
             .arg(plan.run.as_str())

@@ -38,7 +38,7 @@ mod wire;
 pub use account::{
     Account, AccountError, PATH_DEFAULT, RESERVED_PREFIX, account, clean_environment,
 };
-pub use launch::{LaunchError, Launcher, Supervisor, launch};
+pub use launch::{Image, LaunchError, Launcher, Supervisor, launch};
 pub use log_line::{LogFormat, log_line};
 pub use plan::{
     ARGUMENT_BYTES_MAX, Credentials, GROUPS_MAX, Limit, Output, PLAN_BYTES_MAX, Plan, PlanError,

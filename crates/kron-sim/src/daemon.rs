@@ -88,6 +88,7 @@ impl World {
                 .collect(),
             latest_seen,
             hooks: Vec::new(),
+            preparation: self.scenario.preparation,
         };
         self.born_unix = self.wall().unix();
         let (machine, actions) = Machine::boot(self.now(), boot);

@@ -6,6 +6,8 @@
 //! every change of clocks; it passes quickly, because nothing happens in between. There, and in
 //! half of the busy ones, faults follow what happens, or most of them would find everybody asleep.
 
+use krond::machine::Preparation;
+
 use crate::plan::{JobPlan, Rhythm, Window};
 use crate::rng::Rng;
 
@@ -48,6 +50,8 @@ pub struct Scenario {
     pub(crate) history_max: usize,
     /// One in so many messages and writes takes long, up to a minute and a half.
     pub(crate) slow_one_in: u64,
+    /// Whether runs are brought to their gates before they fall due, and how many.
+    pub(crate) preparation: Option<Preparation>,
     /// What is broken on purpose.
     pub sabotage: Sabotage,
 }
@@ -170,6 +174,9 @@ impl Scenario {
         };
         let history_max = *rng.pick(&HISTORIES_MAX);
         let slow_one_in = *rng.pick(&[25, 200, 1_000]);
+        // Even a single run is a burst here, so that most of them stand ready.
+        let runs_max = *rng.pick(&[1, 3, 100]);
+        let preparation = rng.one_in(2).then_some(Preparation { burst_min: 1, runs_max });
         let sabotage = Sabotage::Nothing;
         Scenario {
             seed,
@@ -181,6 +188,7 @@ impl Scenario {
             fault_every_s,
             history_max,
             slow_one_in,
+            preparation,
             sabotage,
         }
     }

@@ -8,7 +8,11 @@
 //! Lines are written whole, so that those of several threads never mix. A log that cannot be written
 //! is given up silently: there is nobody left to tell, and jobs matter more. A log that nobody reads
 //! must not hold anybody up either, so a daemon's takes its way through an outlet of its own.
+//!
+//! Where standard error is the journal of systemd, entries go there with their fields; those who
+//! ask for JSON get JSON on standard error there, too.
 
+mod journal;
 mod outlet;
 
 use std::fmt::Write as _;
@@ -17,7 +21,8 @@ use std::io::{self, Write as _};
 use kron_core::DecisionEvent;
 use serde_json::Value;
 
-use self::outlet::Outlet;
+use self::journal::{Journal, Priority};
+use self::outlet::{Outlet, Record};
 use crate::daemon::clock;
 use crate::machine::Entry;
 
@@ -51,7 +56,11 @@ impl Log {
     /// # Errors
     /// When there can be no thread for it.
     pub(crate) fn detached(format: LogFormat) -> io::Result<Log> {
-        Ok(Log { format, outlet: Some(Outlet::start(format)?) })
+        let journal = match format {
+            LogFormat::Text => Journal::of_stderr(),
+            LogFormat::Json => None,
+        };
+        Ok(Log { format, outlet: Some(Outlet::start(format, journal)?) })
     }
 
     /// Waits until everything is written, but not for ever.
@@ -69,22 +78,33 @@ impl Log {
 
     /// Writes one entry.
     pub fn write(self, entry: &Entry) {
-        self.write_plain(&line(self.format, entry));
+        match self.outlet {
+            Some(outlet) => outlet.take(outlet.record(entry)),
+            None => write_now(&line(self.format, entry)),
+        }
     }
 
     /// Writes what is meant for people only, such as a diagnostic with its source lines.
     pub(crate) fn write_plain(self, text: &str) {
         match self.outlet {
-            Some(outlet) => outlet.take(text),
-            // Standard error has no buffer, so this is one write, and its lock keeps others out.
-            None => drop(io::stderr().lock().write_all(text.as_bytes())),
+            Some(outlet) => outlet.take(Record::plain(text)),
+            None => write_now(text),
         }
     }
 }
 
+/// Standard error has no buffer, so this is one write, and its lock keeps others out.
+fn write_now(text: &str) {
+    drop(io::stderr().lock().write_all(text.as_bytes()));
+}
+
 fn line(format: LogFormat, entry: &Entry) -> String {
+    line_of(format, entry, &fields(entry))
+}
+
+fn line_of(format: LogFormat, entry: &Entry, fields: &[(String, Value)]) -> String {
     let time = clock::timestamp();
-    kron_exec::log_line(format.into(), &time, entry.level.as_str(), "krond", &fields(entry))
+    kron_exec::log_line(format.into(), &time, entry.level.as_str(), "krond", fields)
 }
 
 impl From<LogFormat> for kron_exec::LogFormat {
@@ -155,5 +175,22 @@ mod tests {
             "level": "error", "component": "krond", "event": "odd", "identity": "a job", "count": 3,
         });
         assert_eq!(Value::from(fields), expected);
+    }
+
+    /// What docs/krond.md tells a collector of OpenTelemetry about the lines.
+    #[test]
+    fn times_are_rfc_3339_with_nanoseconds_and_levels_are_severities_of_opentelemetry() {
+        let severities = ["trace", "debug", "info", "warn", "error", "fatal"];
+        for level in [Level::Info, Level::Warn, Level::Error] {
+            let text = line(LogFormat::Json, &Entry::new(level, "odd"));
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert!(severities.contains(&value["level"].as_str().unwrap()), "{text}");
+            let shape: String = value["time"].as_str().unwrap().chars().map(shape_of).collect();
+            assert_eq!(shape, "0000-00-00T00:00:00.000000000Z", "{text}");
+        }
+    }
+
+    fn shape_of(char: char) -> char {
+        if char.is_ascii_digit() { '0' } else { char }
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! `evaluate` judges what is due; `run` takes runs from their gate to their end; `load`
 //! brings in definitions; `clock` decides whether the time is believed; `request` answers
-//! people; `stop` ends it all.
+//! people; `standby` brings bursts to their gates ahead; `stop` ends it all.
 
 mod clock;
 mod evaluate;
@@ -24,6 +24,7 @@ mod job;
 mod load;
 mod request;
 mod run;
+mod standby;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -39,8 +40,8 @@ use serde_json::{Map, Value};
 
 pub use self::event::{
     Action, Boot, Definition, Entry, Event, ExitReason, JobView, Last, Launch, Level,
-    ManualOverlap, Now, Rank, Recorded, Refusal, Reply, Report, Request, RequestId, RunView,
-    StartFailure, StatusView, StopMode, Suspension, Ticket, Urgency,
+    ManualOverlap, Now, Preparation, Rank, Recorded, Refusal, Reply, Report, Request, RequestId,
+    RunView, StartFailure, StatusView, StopMode, Suspension, Ticket, Urgency,
 };
 
 use self::clock::Clock;
@@ -48,6 +49,7 @@ use self::hook::Underway;
 pub(crate) use self::hook::told_as;
 use self::job::{Archived, JobIndex, JobState};
 use self::run::{Abandonment, Run};
+use self::standby::{AtGate, Standby};
 
 /// A start that is not released this long after it was judged is given up.
 const STALL: Duration = Duration::from_secs(60);
@@ -80,6 +82,8 @@ pub struct Machine {
     /// The latest time that was ever seen.
     latest_seen: UtcSecond,
     runs: BTreeMap<RunId, Run>,
+    /// Runs that stand at their gates before they fall due.
+    standby: Standby,
     /// Runs that were given up at their gates and have yet to be accounted for.
     abandoned: Vec<(RunId, Abandonment)>,
     /// Who wants to be told what became of periods.
@@ -159,6 +163,7 @@ impl Machine {
             unreadable: boot.unreadable.into_iter().collect(),
             latest_seen: boot.latest_seen.unwrap_or(now.wall),
             runs: BTreeMap::new(),
+            standby: Standby::new(boot.preparation),
             abandoned: Vec::new(),
             hooks: boot.hooks.into_iter().map(Arc::new).collect(),
             deliveries: BTreeMap::new(),
@@ -186,6 +191,7 @@ impl Machine {
         machine.settle_debts(now);
         machine.deliver_recalled();
         machine.evaluate_due(now);
+        machine.prepare(now);
         let actions = machine.take_actions(now);
         (machine, actions)
     }
@@ -208,7 +214,7 @@ impl Machine {
                 self.load(now, jobs, &load::Remembered::Kept, request);
             }
             Event::Armed { run, supervisor, command, boot_id } => {
-                self.armed(now, &run, supervisor, command, boot_id);
+                self.at_gate(now, &run, AtGate { supervisor, command, boot_id });
             }
             Event::LaunchFailed { run, failure } => self.launch_failed(now, &run, failure),
             Event::Executing { run } => self.executing(now, &run),
@@ -225,6 +231,7 @@ impl Machine {
         self.settle_abandoned(now);
         self.evaluate_due(now);
         self.settle_abandoned(now);
+        self.prepare(now);
         self.leave_if_done();
         self.take_actions(now)
     }
@@ -236,8 +243,9 @@ impl Machine {
             return Wakeup::default();
         }
         let awake = self.stopping.is_none() && !self.clock.is_held();
+        let due = || self.due.first().map(|(at, _)| *at);
         Wakeup {
-            wall: if awake { self.due.first().map(|(at, _)| *at) } else { None },
+            wall: if awake { self.next_preparation().or_else(due) } else { None },
             boot: self.timers.first().map(|(at, _)| *at),
         }
     }
@@ -335,7 +343,7 @@ impl Machine {
     fn new_run_id(&mut self) -> RunId {
         loop {
             let id = RunId::from_bits(self.next_random());
-            if !self.runs.contains_key(&id) {
+            if !self.runs.contains_key(&id) && !self.standby.contains(&id) {
                 return id;
             }
         }

@@ -73,7 +73,15 @@ pub struct RunOptions {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 
+    /// The program that supervises each run, such as the package's small one [default: krond itself]
+    #[arg(long, value_name = "PATH")]
+    pub supervisor: Option<PathBuf>,
+
     /// How many threads write state; one makes the order of writes repeatable
     #[arg(long, value_name = "N", hide = true, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub sync_threads: u8,
+
+    /// How many jobs due in one second are brought to their gates ahead; 0 brings none
+    #[arg(long, value_name = "N", hide = true, default_value_t = 16)]
+    pub burst: u16,
 }

@@ -156,7 +156,7 @@ fn not_launched() {
     let error = place.launcher.launch(&plan).expect_err("too large a plan");
     assert!(matches!(error, LaunchError::PlanSize { .. }), "{error}");
 
-    place.launcher.image = "/no/such/image".into();
+    place.launcher.image = kron_exec::Image::At("/no/such/image".into());
     let error = place.launcher.launch(&place.plan("")).expect_err("no image");
     assert!(matches!(error, LaunchError::Spawn(_)), "{error}");
     crate::place::assert_nobody_left();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kron_exec::{Message, Signal};
+use kron_exec::{Launcher, Message, Signal};
 use kron_state::{Cause, ExitStatus, RunRecord};
 
 use crate::place::{Place, next, wait_for_end, wait_for_process, wait_for_text, wait_until};
@@ -27,6 +27,8 @@ pub(crate) const CASES: &[Case] = &[
     ("gate::supervisors_are_spawned_and_not_forked", STRACE, spawned),
     ("gate::another_version_of_the_protocol_is_refused", NOTHING, another_version),
     ("gate::by_hand_nothing_is_supervised", NOTHING, by_hand),
+    ("gate::the_small_program_supervises_and_stays_the_same", NOTHING, small_program),
+    ("gate::a_program_that_everybody_may_write_is_refused", NOTHING, unsafe_program),
 ];
 
 fn acknowledged() {
@@ -39,6 +41,47 @@ fn acknowledged() {
     assert!((end.at.unix() - now.as_secs() as i64).abs() < 60, "{}", end.at);
     assert_eq!(place.logged(), "out\nerr\n");
     assert_eq!(place.executions(), 1);
+}
+
+/// The program that does nothing but supervise, in a place of its own.
+fn small_copy(place: &Place) -> std::path::PathBuf {
+    let copy = place.open.join("small");
+    std::fs::copy(env!("CARGO_BIN_EXE_kron-supervisor"), &copy).expect("a copy");
+    copy
+}
+
+fn small_program() {
+    let mut place = Place::new();
+    let small = small_copy(&place);
+    place.launcher = Launcher::of(&small).expect("a program");
+    // Whatever takes its place is not used.
+    std::fs::remove_file(&small).expect("removed");
+    std::fs::write(&small, "#!/bin/false\n").expect("written");
+    let end = place.run(&place.plan("echo out; exit 7"));
+    assert_eq!((end.status, end.cause), (ExitStatus::ExitCode(7), Cause::Own));
+    assert_eq!((place.logged(), place.executions()), ("out\n".to_owned(), 1));
+    let plan = kron_exec::Plan { output: kron_exec::Output::Discard, ..place.plan("") };
+    let (supervisor, _) = place.arm(&plan);
+    let exe = std::fs::read_link(format!("/proc/{}/exe", supervisor.process().pid)).expect("alive");
+    assert!(exe.to_string_lossy().ends_with("small (deleted)"), "{}", exe.display());
+    drop(supervisor);
+    crate::place::wait_for_everybody();
+}
+
+fn unsafe_program() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    let small = small_copy(&place);
+    let with = |mode: u32| {
+        std::fs::set_permissions(&small, PermissionsExt::from_mode(mode)).expect("a mode");
+        Launcher::of(&small).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(0o755), Ok(()));
+    assert_eq!(with(0o757), Err("everybody may write it".to_owned()));
+    assert!(with(0o644).is_err_and(|why| why.contains("Permission denied")));
+    assert!(Launcher::of(&place.open).is_err_and(|why| why.to_string() == "it is not a file"));
+    assert!(Launcher::of(&place.open.join("none")).is_err());
 }
 
 fn gone_at_gate() {

@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kron_exec::{Held, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id};
+use kron_exec::{
+    Held, Image, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id,
+};
 use kron_state::{RealDirectory, RunEnd, RunId, RunRead, RunRecord, Store};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -51,7 +53,7 @@ impl Place {
         // A copy, because not everybody may go where the build directory is.
         let program = std::env::current_exe().expect("this program");
         fs::copy(program, bin.join("kron-supervisor")).expect("a copy");
-        place.launcher.image = bin.join("wrapper");
+        place.launcher.image = Image::At(bin.join("wrapper"));
         place.wrap(script);
         place
     }
@@ -64,7 +66,7 @@ impl Place {
     }
 
     fn wrap(&self, script: &str) {
-        let wrapper = &self.launcher.image;
+        let Image::At(wrapper) = &self.launcher.image else { panic!("there is no wrapper") };
         let bin = wrapper.parent().expect("a directory").display();
         let text = format!("#!/bin/sh\nexport PATH={bin}:/usr/bin:/bin\n{script}\n");
         fs::write(wrapper, text).expect("written");

@@ -45,14 +45,20 @@ pub(super) struct Host {
     pub(super) log_format: LogFormat,
 }
 
-/// Starts supervisors from the program that is running. A library that was preloaded into the
-/// daemon, such as another clock, is preloaded into them too; commands see nothing of that.
-pub(super) fn launcher() -> Launcher {
+/// Starts supervisors from this program, or from the one that is running. A library that was
+/// preloaded into the daemon, such as another clock, is preloaded into them too; commands see
+/// nothing of that.
+///
+/// # Errors
+/// When the program cannot be executed.
+pub(super) fn launcher(program: Option<&Path>) -> io::Result<Launcher> {
     let preloaded = |(name, _): &(OsString, OsString)| {
         let name = name.as_encoded_bytes();
         name == b"LD_PRELOAD" || name.starts_with(b"FAKETIME")
     };
-    Launcher { environment: std::env::vars_os().filter(preloaded).collect(), ..Launcher::current() }
+    let mut launcher = program.map_or_else(|| Ok(Launcher::current()), Launcher::of)?;
+    launcher.environment = std::env::vars_os().filter(preloaded).collect();
+    Ok(launcher)
 }
 
 /// The threads' queue. Dropping it ends them when it is empty.

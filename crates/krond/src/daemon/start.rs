@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -34,9 +34,16 @@ use super::{EXIT_CONFIGURATION, EXIT_LOCKED, EXIT_STATE, EXIT_SYSTEM};
 use super::{clock, notify, reload};
 use crate::api::{self, EndedRuns};
 use crate::log::{Log, told};
-use crate::machine::{Boot, Entry, Level, Machine, Recorded};
+use crate::machine::{Boot, Entry, Level, Machine, Preparation, Recorded};
 use crate::metrics::Metrics;
 use crate::options::RunOptions;
+
+/// How many runs stand at their gates ahead of a burst at most.
+const READY_MAX: usize = 1_000;
+/// What such a run takes, about: a supervisor and a process that has yet to execute.
+const READY_BYTES: u64 = 512 * 1024;
+/// They may take one part in so many of the machine's memory.
+const READY_SHARE: u64 = 16;
 
 /// How long a lock is waited for, so that a restart need not wait for its predecessor's end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -64,6 +71,8 @@ pub(super) enum StartError {
     Socket(#[from] SocketError),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot start supervisors from `{}`", .path.display())]
+    Supervisor { path: PathBuf, source: io::Error },
     #[error("cannot {operation}")]
     System { operation: &'static str, source: io::Error },
 }
@@ -74,6 +83,7 @@ impl StartError {
             StartError::Lock(error) => error.category(),
             StartError::Store(error) => error.category(),
             StartError::Definitions(error) => error.category(),
+            StartError::Supervisor { .. } => Category::Validation,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 Category::System
             }
@@ -87,6 +97,7 @@ impl StartError {
             StartError::Definitions(_) => "load definitions",
             StartError::Socket(_) => "make the control socket",
             StartError::Listen { .. } => "listen",
+            StartError::Supervisor { .. } => "open the supervisor's program",
             StartError::System { operation, .. } => operation,
         }
     }
@@ -98,9 +109,10 @@ impl StartError {
             ),
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
             StartError::Socket(error) => error.hint().map(str::to_owned),
-            StartError::Definitions(_) | StartError::Listen { .. } | StartError::System { .. } => {
-                None
-            }
+            StartError::Definitions(_)
+            | StartError::Listen { .. }
+            | StartError::Supervisor { .. }
+            | StartError::System { .. } => None,
         }
     }
 
@@ -117,6 +129,7 @@ impl StartError {
                 Category::System => EXIT_SYSTEM,
                 _ => EXIT_CONFIGURATION,
             },
+            StartError::Supervisor { .. } => EXIT_CONFIGURATION,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 EXIT_SYSTEM
             }
@@ -139,6 +152,9 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         std::path::absolute(&options.state_dir).map_err(system("find the state directory"))?;
     // Before the lock, which makes the state directory: a start that is refused for what it was
     // told leaves nothing behind.
+    let launcher = launch::launcher(options.supervisor.as_deref()).map_err(|source| {
+        StartError::Supervisor { source, path: options.supervisor.clone().unwrap_or_default() }
+    })?;
     let sources = Sources::of(options, log);
     let found = sources.load()?;
     definitions::show(log, &found.diagnostics, false);
@@ -165,7 +181,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let host = Host {
         state_dir: state_dir.clone(),
         logs,
-        launcher: launch::launcher(),
+        launcher,
         open_files,
         log_format: log.format().into(),
     };
@@ -203,6 +219,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
             .collect(),
         latest_seen: past.life.latest_seen,
         hooks: found.settings.hooks,
+        preparation: preparation(options.burst),
     };
     let (machine, actions) = Machine::boot(now, boot);
     let mut event_loop = EventLoop {
@@ -227,6 +244,15 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     event_loop.chores().map_err(system("arm a timer"))?;
     tell_ready(&socket_path, log);
     Ok(Started { event_loop, control, lock })
+}
+
+/// When runs are brought to their gates ahead: as many as this machine's memory takes lightly.
+fn preparation(burst: u16) -> Option<Preparation> {
+    let info = rustix::system::sysinfo();
+    let memory_bytes = info.totalram.saturating_mul(u64::from(info.mem_unit));
+    let runs_max = usize::try_from(memory_bytes / READY_SHARE / READY_BYTES).unwrap_or(usize::MAX);
+    let runs_max = runs_max.min(READY_MAX);
+    (burst > 0).then_some(Preparation { burst_min: usize::from(burst), runs_max })
 }
 
 /// Listens for those who may only look.

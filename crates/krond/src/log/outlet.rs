@@ -1,9 +1,9 @@
-//! The way of log lines to standard error: a queue and a thread.
+//! The way of log lines to standard error or the journal: a queue and a thread.
 //!
-//! Standard error may be a pipe that nobody reads. Whoever logs never waits for that: lines wait
-//! here, up to a bound, and what does not fit is counted and told once there is room. Lines that
-//! fit into a pipe at once are written together; each stays whole. A process that is killed takes
-//! with it what waits here, which is nothing while standard error is read.
+//! Standard error may be a pipe that nobody reads, and the journal may be stuck. Whoever logs never
+//! waits for that: lines wait here, up to a bound, and what does not fit is counted and told once
+//! there is room. Lines that fit into a pipe at once are written together; each stays whole. A
+//! process that is killed takes with it what waits here, which is nothing while somebody reads.
 
 use std::io;
 use std::mem;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{LogFormat, line};
+use super::journal::{self, Journal};
+use super::{LogFormat, Priority, fields, line_of};
 use crate::daemon::worker;
 use crate::machine::{Entry, Level};
 
@@ -27,6 +28,8 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Outlet {
     format: LogFormat,
+    /// Where entries go instead of standard error.
+    journal: Option<Journal>,
     state: Mutex<State>,
     /// There is something to write.
     filled: Condvar,
@@ -36,32 +39,80 @@ pub(super) struct Outlet {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Vec<u8>,
-    /// Texts that found no room.
+    waiting: Vec<Record>,
+    waiting_bytes: usize,
+    /// Records that found no room.
     lost: u64,
     writing: bool,
 }
 
+/// One entry on its way, or a text for people.
+#[derive(Debug)]
+pub(super) struct Record {
+    priority: Priority,
+    /// Ends its last line.
+    text: String,
+    /// The same for the journal; empty where there is none.
+    datagram: Vec<u8>,
+}
+
+impl Record {
+    /// Texts for people are about what is wrong with their files: a doubt, or an error that says so.
+    pub(super) fn plain(text: &str) -> Record {
+        let is_error = text.lines().any(|line| line.starts_with("error"));
+        let level = if is_error { Level::Error } else { Level::Warn };
+        Record { priority: level.into(), text: text.to_owned(), datagram: Vec::new() }
+    }
+
+    fn size_bytes(&self) -> usize {
+        size_of::<Record>() + self.text.len() + self.datagram.len()
+    }
+}
+
 impl Outlet {
-    pub(super) fn start(format: LogFormat) -> io::Result<&'static Outlet> {
-        let outlet: &'static Outlet = Box::leak(Box::new(Outlet {
-            format,
-            state: Mutex::default(),
-            filled: Condvar::new(),
-            emptied: Condvar::new(),
-        }));
+    pub(super) fn start(
+        format: LogFormat,
+        journal: Option<Journal>,
+    ) -> io::Result<&'static Outlet> {
+        let outlet: &'static Outlet = Box::leak(Box::new(Outlet::new(format, journal)));
         worker::spawn("log".to_owned(), || outlet.work())?;
         Ok(outlet)
     }
 
-    /// Takes a text that ends its last line.
-    pub(super) fn take(&self, text: &str) {
+    fn new(format: LogFormat, journal: Option<Journal>) -> Outlet {
+        Outlet {
+            format,
+            journal,
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+        }
+    }
+
+    /// An entry as it will be written.
+    pub(super) fn record(&self, entry: &Entry) -> Record {
+        let fields = fields(entry);
+        let text = line_of(self.format, entry, &fields);
+        let priority = Priority::from(entry.level);
+        let datagram = match self.journal {
+            Some(_) => journal::datagram(priority, &text, &fields),
+            None => Vec::new(),
+        };
+        Record { priority, text, datagram }
+    }
+
+    pub(super) fn take(&self, record: Record) {
+        if record.text.is_empty() {
+            return;
+        }
         let mut state = self.lock();
-        if state.waiting.len() + text.len() > WAITING_BYTES_MAX {
+        let size_bytes = record.size_bytes();
+        if state.waiting_bytes + size_bytes > WAITING_BYTES_MAX {
             state.lost += 1;
             return;
         }
-        state.waiting.extend_from_slice(text.as_bytes());
+        state.waiting_bytes += size_bytes;
+        state.waiting.push(record);
         drop(state);
         self.filled.notify_one();
     }
@@ -85,16 +136,36 @@ impl Outlet {
                 continue;
             }
             state.writing = true;
-            let mut texts = mem::take(&mut state.waiting);
+            let mut records = mem::take(&mut state.waiting);
+            state.waiting_bytes = 0;
             let lost = mem::take(&mut state.lost);
             drop(state);
             if lost > 0 {
                 let entry = Entry::new(Level::Warn, "log_lines_lost").with("count", lost);
-                texts.extend_from_slice(line(self.format, &entry).as_bytes());
+                records.push(self.record(&entry));
             }
-            pieces(&texts).for_each(write);
+            match &self.journal {
+                Some(journal) => records.iter().for_each(|record| send(journal, record)),
+                None => {
+                    let texts: String = records.into_iter().map(|record| record.text).collect();
+                    pieces(texts.as_bytes()).for_each(write);
+                }
+            }
             state = self.lock();
         }
+    }
+}
+
+/// To the journal; or to standard error, where the journal's socket does not take it.
+fn send(journal: &Journal, record: &Record) {
+    let Record { priority, text, datagram } = record;
+    let sent = if datagram.is_empty() {
+        journal.send(&journal::datagram(*priority, text, &[]))
+    } else {
+        journal.send(datagram)
+    };
+    if sent.is_err() {
+        pieces(journal::prefixed(*priority, text).as_bytes()).for_each(write);
     }
 }
 
@@ -138,6 +209,10 @@ fn write(mut bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::super::journal::tests::read;
     use super::*;
 
     #[test]
@@ -153,16 +228,99 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_counted() {
-        let outlet = Outlet {
-            format: LogFormat::Text,
-            state: Mutex::default(),
-            filled: Condvar::new(),
-            emptied: Condvar::new(),
-        };
-        let line = "x".repeat(WAITING_BYTES_MAX / 2) + "\n";
+        let outlet = Outlet::new(LogFormat::Text, None);
+        let text = "x".repeat(WAITING_BYTES_MAX / 2) + "\n";
         for _ in 0..4 {
-            outlet.take(&line);
+            outlet.take(Record::plain(&text));
         }
         assert_eq!(outlet.lock().lost, 3);
+    }
+
+    #[test]
+    fn texts_for_people_are_errors_where_they_say_so() {
+        let rows = [
+            ("warning: a doubt\n --> error.toml:1:1\n", Level::Warn),
+            ("warning: a doubt\n\nerror: no such zone\n", Level::Error),
+        ];
+        for (text, level) in rows {
+            assert_eq!(Record::plain(text).priority, level.into(), "{text}");
+        }
+    }
+
+    /// A journal that is nothing but its socket.
+    fn journal(dir: &tempfile::TempDir) -> (UnixDatagram, Journal) {
+        let path = dir.path().join("socket");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        (socket, Journal::at(&path).unwrap())
+    }
+
+    fn next(socket: &UnixDatagram) -> BTreeMap<String, String> {
+        let mut bytes = [0; 1 << 16];
+        let length = socket.recv(&mut bytes).expect("a datagram");
+        read(&bytes[..length])
+    }
+
+    #[test]
+    fn the_journal_gets_the_log_line_and_its_fields() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, journal) = journal(&dir);
+        let outlet = Outlet::start(LogFormat::Text, Some(journal)).unwrap();
+        let entry = Entry::new(Level::Error, "odd").of(&"a job".into()).with("exit_code", 7);
+        outlet.take(outlet.record(&entry));
+        outlet.take(Record::plain("warning: one\n  two\n\n"));
+        let fields = next(&socket);
+        assert_eq!(fields["PRIORITY"], "3");
+        assert_eq!(fields["KRON_EVENT"], "odd");
+        assert_eq!(fields["KRON_IDENTITY"], "a job");
+        assert_eq!(fields["KRON_EXIT_CODE"], "7");
+        let (_, told) = fields["MESSAGE"].split_once(' ').unwrap();
+        assert_eq!(told, "level=error component=krond event=odd identity=\"a job\" exit_code=7");
+        let fields = next(&socket);
+        assert_eq!(fields["PRIORITY"], "4");
+        assert_eq!(fields["MESSAGE"], "warning: one\n  two");
+    }
+
+    #[test]
+    fn a_journal_that_reads_nothing_holds_nobody_up_and_learns_what_it_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, journal) = journal(&dir);
+        let outlet = Outlet::start(LogFormat::Text, Some(journal)).unwrap();
+        let entry = Entry::new(Level::Info, "filling").with("text", "x".repeat(10_000));
+        // With both hands full, and the queue of the socket too, something must be lost.
+        let mut taken = 0_u64;
+        while outlet.lock().lost == 0 {
+            outlet.take(outlet.record(&entry));
+            taken += 1;
+            assert!(taken < 10_000, "there is no end to what waits");
+        }
+        let mut read = 0;
+        let told = loop {
+            let fields = next(&socket);
+            match fields["KRON_EVENT"].as_str() {
+                "filling" => read += 1,
+                _ => break fields,
+            }
+        };
+        assert_eq!(told["KRON_EVENT"], "log_lines_lost");
+        assert_eq!(told["KRON_COUNT"].parse::<u64>().unwrap() + read, taken);
+    }
+
+    #[test]
+    fn a_journal_that_is_gone_is_no_reason_to_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, journal) = journal(&dir);
+        let path = dir.path().join("socket");
+        let outlet = Outlet::start(LogFormat::Text, Some(journal)).unwrap();
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+        outlet.take(outlet.record(&Entry::new(Level::Info, "on_standard_error")));
+        outlet.flush();
+        assert!(!outlet.lock().writing);
+        // Whoever takes its place is found.
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        outlet.take(outlet.record(&Entry::new(Level::Info, "here_again")));
+        assert_eq!(next(&socket)["KRON_EVENT"], "here_again");
     }
 }

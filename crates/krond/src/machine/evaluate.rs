@@ -13,7 +13,7 @@ use super::event::{Entry, Last, Launch, Level, Now, Rank, StartFailure};
 use super::hook::event_of_outcome;
 use super::job::{Failing, JobIndex};
 use super::run::{Asked, Run, grace_of};
-use super::{Action, Machine, Pending, Timer, Urgency};
+use super::{Action, Machine, Pending, STALL, Timer, Urgency};
 
 /// The first pause before a failed start is tried again; each further one is twice as long.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -207,7 +207,8 @@ impl Machine {
         let (Some(definition), Some(chosen)) = (job.definition.clone(), decision.chosen) else {
             return;
         };
-        let run = self.new_run_id();
+        let ready = self.standby.take(index, &definition, decision.nominal);
+        let run = ready.as_ref().map(|(run, _)| run.clone()).unwrap_or_else(|| self.new_run_id());
         let period = PeriodRef::Period(decision.nominal);
         let mut state = Run::new(index, period.clone(), chosen, now.boot);
         state.grace = grace_of(&definition);
@@ -216,8 +217,15 @@ impl Machine {
         job.runs.push(run.clone());
         // What it replaces, if anything, is gone.
         job.replacement_due = None;
-        let decision = Some(*decision);
-        self.launches.push(Launch { run, definition, period, decision, chosen });
+        let Some((_, gate)) = ready else {
+            let decision = Some(*decision);
+            self.launches.push(Launch { run, definition, period, decision, chosen });
+            return;
+        };
+        self.timers.insert((now.boot + STALL, Timer::Stall(run.clone())));
+        if let Some(gate) = gate {
+            self.armed(now, &run, gate);
+        }
     }
 
     /// Makes the intention durable; [`Machine::end_replaced`] then ends what is in the way.

@@ -55,6 +55,17 @@ pub struct Boot {
     pub latest_seen: Option<UtcSecond>,
     /// Who wants to be told what became of periods.
     pub hooks: Vec<Hook>,
+    /// Whether runs are brought to their gates ahead of a burst.
+    pub preparation: Option<Preparation>,
+}
+
+/// When runs are brought to their gates before they fall due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// How many jobs due in one second are a burst.
+    pub burst_min: usize,
+    /// How many runs stand ready at most.
+    pub runs_max: usize,
 }
 
 /// What one state document says, without its history.

@@ -117,6 +117,7 @@ impl Machine {
         remembered: &Remembered,
         request: Option<RequestId>,
     ) {
+        self.reset_standby();
         self.generation += 1;
         self.loaded_at = now.wall;
         let known = match remembered {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use kron_core::{Category, Outcome, Reason, Seconds, UtcSecond};
 use kron_state::{
-    ActiveState, Cause, Change, Ending, ExitStatus, HistoryEntry, PeriodRef, Process, RunEnd,
-    RunId, RunRecord,
+    ActiveState, Cause, Change, Ending, ExitStatus, HistoryEntry, PeriodRef, RunEnd, RunId,
+    RunRecord,
 };
 
 use super::event::{
@@ -17,6 +17,7 @@ use super::event::{
 };
 use super::hook::event_of;
 use super::job::JobIndex;
+use super::standby::AtGate;
 use super::{Action, Machine, Pending, RequestId, STALL, Urgency};
 
 /// How long a run has between being asked to end and being killed, where nothing else is said.
@@ -120,15 +121,16 @@ pub(super) fn grace_of(definition: &Definition) -> Duration {
 }
 
 impl Machine {
-    /// The command stands at its gate: record it.
-    pub(super) fn armed(
-        &mut self,
-        now: Now,
-        id: &RunId,
-        supervisor: Process,
-        command: Process,
-        boot_id: String,
-    ) {
+    /// The command stands at its gate: record it, unless it is to wait there for its time.
+    pub(super) fn at_gate(&mut self, now: Now, id: &RunId, gate: AtGate) {
+        if let Some(gate) = self.standby.armed(id, gate) {
+            self.armed(now, id, gate);
+        }
+    }
+
+    /// The command stands at its gate, and its time has come: record it.
+    pub(super) fn armed(&mut self, now: Now, id: &RunId, gate: AtGate) {
+        let AtGate { supervisor, command, boot_id } = gate;
         let Some(run) = self.runs.get_mut(id) else { return };
         if run.stage != Stage::Launching {
             return;
@@ -216,6 +218,10 @@ impl Machine {
 
     /// A run never came to its gate; nothing of it is left.
     pub(super) fn launch_failed(&mut self, now: Now, id: &RunId, failure: StartFailure) {
+        if self.standby.gone(id) {
+            // Its start will tell, if it fails again.
+            return;
+        }
         let Some(run) = self.runs.get(id) else { return };
         if run.stage == Stage::Launching {
             self.did_not_start(now, id, None, failure);
@@ -306,6 +312,10 @@ impl Machine {
 
     /// Supervisor and command are gone, or the supervisor has reported the end.
     pub(super) fn ended(&mut self, now: Now, id: &RunId, report: Report) {
+        if self.standby.gone(id) {
+            self.push(Action::Acknowledge(id.clone()));
+            return;
+        }
         let Some(run) = self.runs.get(id) else { return };
         match (run.stage, report.record) {
             // Whoever never sent the release knows that the command never ran.

@@ -21,6 +21,7 @@ impl Machine {
             return;
         }
         self.stopping = Some(mode);
+        self.dismiss_standby();
         self.log(
             Entry::new(Level::Info, "stopping")
                 .with("mode", mode.as_str())

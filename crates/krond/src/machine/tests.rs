@@ -12,6 +12,7 @@ use super::*;
 
 mod hooks;
 mod memory;
+mod standby;
 
 const NOON: &str = "2026-06-01T12:00:00Z";
 

@@ -27,12 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
 
+/// What is a burst to a daemon unless it is told otherwise.
+const BURST: u16 = 16;
 /// How long the last lines of a daemon that has ended may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Everything one daemon after the other lives in.
 pub(crate) struct World {
     dir: TempDir,
+    /// How many jobs due in one second the next daemon brings to their gates ahead.
+    pub(crate) burst: u16,
 }
 
 /// A running daemon.
@@ -48,7 +52,7 @@ pub(crate) struct Krond {
 impl World {
     /// A world with this configuration. `{dir}` in it stands for the directory of witnesses.
     pub(crate) fn new(config: &str) -> World {
-        let world = World { dir: tempfile::tempdir().unwrap() };
+        let world = World { dir: tempfile::tempdir().unwrap(), burst: BURST };
         fs::create_dir(world.dir.path().join("witness")).unwrap();
         world.configure(config);
         world
@@ -99,7 +103,8 @@ impl World {
             .arg(self.config_path())
             .arg("--state-dir")
             .arg(self.state_dir())
-            .args(["--log-format", format, "--sync-threads", "1"]);
+            .args(["--log-format", format, "--sync-threads", "1"])
+            .args(["--burst", &self.burst.to_string()]);
         command
     }
 

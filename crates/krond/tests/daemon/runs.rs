@@ -277,3 +277,28 @@ fn the_daemon_sleeps_while_nothing_is_due() {
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(switches(), settled, "the loop woke while nothing happened");
 }
+
+#[test]
+fn another_program_can_supervise_and_a_missing_one_is_said() {
+    let world = World::new(
+        r#"
+        [job.nap]
+        schedule = "* * * * * *"
+        command = ["/bin/sleep", "60"]
+        "#,
+    );
+    // krond is a supervisor when it is called one.
+    let program = world.witness("another");
+    std::fs::copy(env!("CARGO_BIN_EXE_krond"), &program).unwrap();
+    let mut krond = Krond::spawn(world.command().arg("--supervisor").arg(&program));
+    krond.wait_for("started");
+    let active = &world.document("nap")["ActiveExecution"];
+    let exe = std::fs::read_link(format!("/proc/{}/exe", active["Supervisor"]["PID"])).unwrap();
+    assert_eq!(exe, program.canonicalize().unwrap());
+    krond.stop();
+
+    let mut krond = Krond::spawn(world.command().args(["--supervisor", "/no/such/program"]));
+    assert_eq!(krond.wait().code(), Some(2));
+    let said = krond.said.join("\n");
+    assert!(said.contains("cannot start supervisors from `/no/such/program`"), "{said}");
+}
