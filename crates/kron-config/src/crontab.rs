@@ -138,14 +138,14 @@ fn load_entry(
     };
     let job = Job {
         timing,
-        action: Action::Shell { shell: surroundings.shell().to_owned(), line: shell_line },
-        execution: Execution {
+        action: Action::Shell { shell: surroundings.shell().into(), line: shell_line.into() },
+        execution: loader.shared(Execution {
             user: Some(user.to_owned()),
             cwd: surroundings.home().map(str::to_owned),
             env,
             stdin,
             ..Execution::default()
-        },
+        }),
         duration: None,
         description: None,
         origin: source.location(line.at),

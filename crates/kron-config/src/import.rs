@@ -147,7 +147,7 @@ impl Importer {
         let note = |message: &str| ImportNote::differs(line, message);
         let mut notes = Vec::new();
         let Action::Shell { shell, .. } = &job.action else { return notes };
-        if shell != SHELL {
+        if **shell != *SHELL {
             notes.push(note(&format!(
                 "`{shell}` runs the command, as a list of words; `shell = true` means `{SHELL}`"
             )));
@@ -175,7 +175,7 @@ impl Importer {
         let schedule = self.schedule(job, text, &name);
         page.line(&format!("[job.{}]", key(&name)));
         page.line(&format!("schedule = {}", quoted(&schedule)));
-        if shell == SHELL {
+        if **shell == *SHELL {
             page.line(&format!("command  = {}", quoted(line)));
             page.line("shell    = true");
         } else {

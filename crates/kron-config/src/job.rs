@@ -1,5 +1,6 @@
 //! A job: when it runs, what it runs, and as whom.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kron_core::{Seconds, Timing};
@@ -14,12 +15,12 @@ pub struct Job {
     pub timing: Timing,
     /// What it does.
     pub action: Action,
-    /// How its process is set up.
-    pub execution: Execution,
+    /// How its process is set up; jobs that are set up alike share it.
+    pub execution: Arc<Execution>,
     /// How long a run usually takes, for forecasts.
     pub duration: Option<Seconds>,
     /// What it is for, in the owner's words.
-    pub description: Option<String>,
+    pub description: Option<Box<str>>,
     /// Where it is defined.
     pub origin: Location,
 }
@@ -36,14 +37,58 @@ impl Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Runs a program with arguments, without any shell.
-    Program(Vec<String>),
+    Program(Argv),
     /// Hands a line to a shell, because that was asked for.
     Shell {
         /// The shell.
-        shell: String,
+        shell: Box<str>,
         /// The line.
-        line: String,
+        line: Box<str>,
     },
+}
+
+impl Action {
+    /// What is executed: the program and its arguments, or the shell and its own.
+    #[must_use]
+    pub fn to_argv(&self) -> Vec<String> {
+        match self {
+            Action::Program(argv) => argv.to_vec(),
+            Action::Shell { shell, line } => {
+                vec![shell.to_string(), "-c".to_owned(), line.to_string()]
+            }
+        }
+    }
+}
+
+/// The words of a command, one at least, none of which has a NUL.
+///
+/// They are kept as one text: there may be very many jobs, and a word is mostly short.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Argv(Box<str>);
+
+impl Argv {
+    /// The words, the program first.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split('\0')
+    }
+
+    /// The words, each by itself.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<String> {
+        self.iter().map(str::to_owned).collect()
+    }
+}
+
+impl From<Vec<String>> for Argv {
+    fn from(words: Vec<String>) -> Argv {
+        Argv(words.join("\0").into())
+    }
+}
+
+impl fmt::Debug for Argv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 /// Where the output of a run goes.
@@ -77,7 +122,7 @@ impl Output {
 
 /// How a job's process is set up; what is absent is left to the daemon's defaults, which
 /// [`crate::DaemonSettings::for_job`] fills in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Execution {
     /// The user it runs as.
     pub user: Option<String>,

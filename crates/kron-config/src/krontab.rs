@@ -135,7 +135,7 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     let action = settings.action(&name_span, "command=\"/usr/bin/backup --full\"", &mut findings);
     let sound = loader.report_all(source, findings);
     if let (Some(timing), Some(action), true) = (timing, action, sound) {
-        let job = settings.into_job(timing, action, source.location(line.at));
+        let job = settings.into_job(timing, action, source.location(line.at), loader);
         loader.define(source, job, name_span);
     }
 }

@@ -33,7 +33,7 @@ pub use daemon::{DaemonSettings, RunSettings};
 pub use diagnostic::Diagnostic;
 pub use hook::{Hook, HookEvent, HookTarget};
 pub use import::{Fate, ImportNote, Imported, Importer};
-pub use job::{Action, Execution, Job, Output};
+pub use job::{Action, Argv, Execution, Job, Output};
 pub use limit::{Limit, Resource};
 pub use lint::{CoverageReport, lint};
 pub use load::{CrontabOwner, Format, Loaded, Loader, Options};

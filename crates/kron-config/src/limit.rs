@@ -17,7 +17,7 @@ const AMOUNT_MAX: u64 = i64::MAX as u64;
 const SETTING_PREFIX: &str = "limit_";
 
 /// How much of a resource a process may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
     /// What is limited.
     pub resource: Resource,

@@ -1,8 +1,9 @@
 //! Texts in, jobs and diagnostics out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use kron_core::finding::excerpt;
 use kron_core::{Finding, Host, NAME_BYTES_MAX, TimingParser, Zone};
@@ -11,7 +12,7 @@ use crate::daemon::DaemonSettings;
 use crate::diagnostic::Diagnostic;
 use crate::files::ReadError;
 use crate::hook::{HOOKS_MAX, Hook};
-use crate::job::Job;
+use crate::job::{Execution, Job};
 use crate::source::{Location, Source};
 use crate::value::is_account;
 use crate::{crontab, krontab, toml_file};
@@ -92,7 +93,9 @@ pub struct Loader {
     options: Options,
     parser: TimingParser,
     jobs: Vec<Job>,
-    places: HashMap<Box<str>, Location>,
+    places: HashMap<Arc<str>, Location>,
+    /// How processes are set up, each way once.
+    setups: HashSet<Arc<Execution>>,
     daemon: DaemonSettings,
     /// Where each key of `[daemon]` was given, sound or not.
     daemon_places: HashMap<&'static str, Location>,
@@ -151,6 +154,7 @@ impl Loader {
             parser: TimingParser::new(),
             jobs: Vec::new(),
             places: HashMap::new(),
+            setups: HashSet::new(),
             daemon: DaemonSettings::default(),
             daemon_places: HashMap::new(),
             hook_places: HashMap::new(),
@@ -306,8 +310,18 @@ impl Loader {
             self.cut_short = true;
             return;
         }
-        self.places.insert(job.identity().into(), job.origin.clone());
+        self.places.insert(job.timing.placement().shared_identity(), job.origin.clone());
         self.jobs.push(job);
+    }
+
+    /// The one way of setting a process up that is like this.
+    pub(crate) fn shared(&mut self, execution: Execution) -> Arc<Execution> {
+        if let Some(shared) = self.setups.get(&execution) {
+            return shared.clone();
+        }
+        let shared = Arc::new(execution);
+        self.setups.insert(shared.clone());
+        shared
     }
 }
 

@@ -1,12 +1,14 @@
 //! The settings of a job beside its timing, the same in every native format.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use kron_core::finding::excerpt;
 use kron_core::{Finding, Seconds, Timing};
 
 use crate::job::{Action, Execution, Job};
 use crate::limit::{self, Limit, Resource};
+use crate::load::Loader;
 use crate::source::Location;
 use crate::value::{self, Value, wrong_kind};
 
@@ -179,19 +181,26 @@ impl Settings {
     }
 
     /// The job that these settings, its timing and its action make.
-    pub(crate) fn into_job(mut self, timing: Timing, action: Action, origin: Location) -> Job {
+    pub(crate) fn into_job(
+        mut self,
+        timing: Timing,
+        action: Action,
+        origin: Location,
+        loader: &mut Loader,
+    ) -> Job {
         // In one order, so that moving a limit about in the file is no change of the job.
         self.limits.sort_by_key(|limit| limit.resource);
         Job {
             timing,
             action,
-            execution: Execution {
-                env: self.env.into(),
+            execution: loader.shared(Execution {
+                // An empty list is shared, too.
+                env: if self.env.is_empty() { Arc::default() } else { self.env.into() },
                 limits: self.limits.into(),
                 ..self.execution
-            },
+            }),
             duration: self.duration,
-            description: self.description,
+            description: self.description.map(String::into_boxed_str),
             origin,
         }
     }
@@ -214,13 +223,15 @@ impl Settings {
             return None;
         };
         let action = match (command, self.shell.unwrap_or(false)) {
-            (Command::Line(line), true) => Ok(Action::Shell { shell: "/bin/sh".to_owned(), line }),
+            (Command::Line(line), true) => {
+                Ok(Action::Shell { shell: "/bin/sh".into(), line: line.into() })
+            }
             (Command::Arguments(_), true) => Err(Finding::configuration(
                 span,
                 "`shell` goes with a command line, not with a list of words",
             )
             .help("write the command as one text, or leave `shell` out")),
-            (Command::Arguments(arguments), false) => Ok(Action::Program(arguments)),
+            (Command::Arguments(arguments), false) => Ok(Action::Program(arguments.into())),
             (Command::Line(_), false) => {
                 Err(Finding::configuration(span, "a command line needs `shell = true`")
                     .help("or write the command as a list of words, which no shell touches"))

@@ -365,7 +365,8 @@ impl Document<'_> {
         let sound = loader.report_all(self.source, findings);
         if let (Some(timing), Some(action), true) = (timing, action, sound) {
             let name_span = self.place(name.span());
-            let job = settings.into_job(timing, action, self.source.location(name_span.start));
+            let origin = self.source.location(name_span.start);
+            let job = settings.into_job(timing, action, origin, loader);
             loader.define(self.source, job, name_span);
         }
     }

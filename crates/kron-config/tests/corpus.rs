@@ -197,7 +197,7 @@ fn commands_are_what_cron_would_run() {
 #[test]
 fn surroundings_are_what_cron_would_set() {
     let exec = job_of("crontabs/deploy", "artisan");
-    assert!(matches!(&exec.action, Action::Shell { shell, .. } if shell == "/bin/bash"));
+    assert!(matches!(&exec.action, Action::Shell { shell, .. } if **shell == *"/bin/bash"));
     let env: Vec<_> = exec.execution.env.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(env, ["SHELL", "PATH", "HOME", "MAILTO"]);
     assert_eq!(exec.execution.cwd.as_deref(), Some("/srv/deploy"));

@@ -3,8 +3,8 @@
 mod corpus_files;
 
 use kron_config::{
-    Action, CrontabOwner, Diagnostic, Fate, Format, Imported, Importer, Job, Loaded, Loader,
-    Options, Source,
+    CrontabOwner, Diagnostic, Fate, Format, Imported, Importer, Job, Loaded, Loader, Options,
+    Source,
 };
 use kron_core::{UtcSecond, Zone};
 use proptest::prelude::*;
@@ -24,10 +24,7 @@ fn load(source: &Source, format: &Format, options: &Options) -> Loaded {
 
 /// What a job's process is made of: words, user, directory, environment, input.
 fn process(job: &Job) -> impl PartialEq + std::fmt::Debug + use<> {
-    let words = match &job.action {
-        Action::Program(words) => words.clone(),
-        Action::Shell { shell, line } => vec![shell.clone(), "-c".to_owned(), line.clone()],
-    };
+    let words = job.action.to_argv();
     let execution = &job.execution;
     let mut env = execution.env.to_vec();
     env.sort();

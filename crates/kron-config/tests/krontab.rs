@@ -11,7 +11,7 @@ use loading::{check_said, load, said};
 fn check_words(line: &str, words: &[&str]) {
     let loaded = check_said(&Format::Krontab, line, &[]);
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    assert_eq!(loaded.jobs[0].action, Action::Program(words), "{line}");
+    assert_eq!(loaded.jobs[0].action, Action::Program(words.into()), "{line}");
 }
 
 #[track_caller]
@@ -37,7 +37,7 @@ fn a_line_with_everything() {
          @seed(daily,salt=\"a b\") @only(dow=MON-FRI) @avoid(date=2026-12-25) \
          @dst(gap=skip,overlap=auto) @policy(deadline=5m)"
     );
-    assert_eq!(job.action, Action::Program(vec!["/usr/bin/backup".into(), "--full".into()]));
+    assert_eq!(job.action, Action::Program(vec!["/usr/bin/backup".into(), "--full".into()].into()));
     let execution = &job.execution;
     assert_eq!(execution.user.as_deref(), Some("backup"));
     assert_eq!(execution.group.as_deref(), Some("staff"));
@@ -107,7 +107,7 @@ fn quoting() {
         let text = format!("@daily name=a command=x description={value} user=u");
         let loaded = check_said(&Format::Krontab, &text, &[]);
         assert_eq!(loaded.jobs[0].execution.user.as_deref(), Some("u"));
-        loaded.jobs[0].description.clone().unwrap()
+        loaded.jobs[0].description.clone().unwrap().into_string()
     };
     assert_eq!(description("plain"), "plain");
     assert_eq!(description(r#""two words""#), "two words");

@@ -133,7 +133,7 @@ fn every_setting() {
          env = { ZONE = 'b', MODE = 'prod' }");
     assert_eq!(
         job.action,
-        Action::Program(vec!["/usr/bin/backup".into(), "--full".into(), "a b".into()])
+        Action::Program(vec!["/usr/bin/backup".into(), "--full".into(), "a b".into()].into())
     );
     let execution = &job.execution;
     assert_eq!(execution.user.as_deref(), Some("backup"));
@@ -158,7 +158,10 @@ fn forms_of_settings() {
     let shell = Action::Shell { shell: "/bin/sh".into(), line: "a | b".into() };
     assert_eq!(job("command = 'a | b'\nshell = true").action, shell);
     assert_eq!(job("shell = true\ncommand = 'a | b'").action, shell);
-    assert_eq!(job("command = ['a']\nshell = false").action, Action::Program(vec!["a".into()]));
+    assert_eq!(
+        job("command = ['a']\nshell = false").action,
+        Action::Program(vec!["a".into()].into())
+    );
     assert_eq!(job("command = ['a']\numask = 0o22").execution.umask, Some(0o22));
     assert_eq!(job("command = ['a']\nnice = '19'").execution.nice, Some(19));
     assert_eq!(&*job("command = ['a']\nenv = 'A=b=c'").execution.env, [("A".into(), "b=c".into())]);
@@ -167,7 +170,7 @@ fn forms_of_settings() {
         &*job("command = ['a']\n[job.a.env]\nA = 'b'").execution.env,
         [("A".into(), "b".into())]
     );
-    assert_eq!(job("command = ['a']").execution, Execution::default());
+    assert_eq!(*job("command = ['a']").execution, Execution::default());
 }
 
 /// A limit of `resource`.
@@ -213,7 +216,8 @@ fn where_output_goes_and_what_a_run_may_use() {
 
 #[test]
 fn forms_of_process_settings() {
-    let limits = |value: &str| job(&format!("command = ['a']\nlimits = {value}")).execution.limits;
+    let limits =
+        |value: &str| job(&format!("command = ['a']\nlimits = {value}")).execution.limits.clone();
     assert_eq!(&*limits("{}"), []);
     assert_eq!(&*limits("{ nproc = '7:7' }"), [limit(Resource::Nproc, Some(7), Some(7))]);
     let most = i64::MAX as u64;
@@ -226,7 +230,7 @@ fn forms_of_process_settings() {
         assert_eq!(job(&line).execution.output, Some(output));
     }
     let off = job("command = ['a']\nno_new_privileges = false").execution;
-    assert_eq!(off, Execution::default());
+    assert_eq!(*off, Execution::default());
     assert_eq!(job("command = ['a']\nlog_size = 4096").execution.log_bytes_max, Some(4_096));
 }
 

@@ -4,6 +4,8 @@
 //! allocate, and it is defined to the bit: the same input gives the same answer on every machine
 //! and for ever within a major version.
 
+use std::sync::Arc;
+
 use crate::civil::DAY_SECONDS;
 use crate::constraint::{Constraints, Rejection};
 use crate::distribution::{Distribution, Sampler};
@@ -35,7 +37,7 @@ pub const NAME_BYTES_MAX: usize = 4_096;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
-    identity: Box<str>,
+    identity: Arc<str>,
     zone: Zone,
     window: Window,
     distribution: Distribution,
@@ -194,6 +196,12 @@ impl Placement {
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// The job's identity, for whoever keeps it.
+    #[must_use]
+    pub fn shared_identity(&self) -> Arc<str> {
+        self.identity.clone()
     }
 
     /// The zone that day keys and constraints are read in.

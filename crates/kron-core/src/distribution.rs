@@ -183,7 +183,8 @@ impl Distribution {
             }
             Distribution::Exponential { lambda, direction } => {
                 within("lambda", lambda)?;
-                Curve::Exponential { lambda, direction, scale: libm::expm1(-lambda) }
+                let scale = libm::expm1(-lambda);
+                Curve::Exponential(Box::new(Exponential { lambda, direction, scale }))
             }
             Distribution::Normal { mu, sigma } => {
                 let longest = window.length().get().saturating_mul(10);
@@ -212,7 +213,7 @@ impl Distribution {
                 let sigma = sigma.map_or(width / 6.0, |sigma| sigma.get() as f64);
                 let a = normal_cdf(-m / sigma);
                 let b = normal_cdf((width - m) / sigma);
-                Curve::Normal { m, sigma, a, b }
+                Curve::Normal(Box::new(Normal { m, sigma, a, b }))
             }
         };
         Ok(Sampler { curve, width })
@@ -251,19 +252,35 @@ fn default_mu(window: Window) -> Mu {
 }
 
 /// A distribution made ready for one window.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
     curve: Curve,
     width: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// There is one for every job, and most are uniform: those that need more have it elsewhere.
+#[derive(Clone, Debug, PartialEq)]
 enum Curve {
     Uniform,
     SkewEarly { shape: f64 },
     SkewLate { shape: f64 },
-    Exponential { lambda: f64, direction: Direction, scale: f64 },
-    Normal { m: f64, sigma: f64, a: f64, b: f64 },
+    Exponential(Box<Exponential>),
+    Normal(Box<Normal>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Exponential {
+    lambda: f64,
+    direction: Direction,
+    scale: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Normal {
+    m: f64,
+    sigma: f64,
+    a: f64,
+    b: f64,
 }
 
 /// The largest double below 1.
@@ -273,18 +290,20 @@ impl Sampler {
     /// The share of the window that `u`, a number in [0, 1), falls on: in [0, 1).
     #[must_use]
     pub fn position(&self, u: f64) -> f64 {
-        let x = match self.curve {
+        let x = match &self.curve {
             Curve::Uniform => u,
-            Curve::SkewEarly { shape } => libm::pow(u, shape),
-            Curve::SkewLate { shape } => 1.0 - libm::pow(1.0 - u, shape),
-            Curve::Exponential { lambda, direction, scale } => {
+            Curve::SkewEarly { shape } => libm::pow(u, *shape),
+            Curve::SkewLate { shape } => 1.0 - libm::pow(1.0 - u, *shape),
+            Curve::Exponential(curve) => {
+                let Exponential { lambda, direction, scale } = **curve;
                 let early = -libm::log1p(u * scale) / lambda;
                 match direction {
                     Direction::Early => early,
                     Direction::Late => 1.0 - early,
                 }
             }
-            Curve::Normal { m, sigma, a, b } => {
+            Curve::Normal(curve) => {
+                let Normal { m, sigma, a, b } = **curve;
                 (m + sigma * normal_quantile(a + u * (b - a))) / self.width
             }
         };
@@ -308,15 +327,19 @@ impl Sampler {
         if x >= 1.0 {
             return 1.0;
         }
-        match self.curve {
+        match &self.curve {
             Curve::Uniform => x,
             Curve::SkewEarly { shape } => libm::pow(x, 1.0 / shape),
             Curve::SkewLate { shape } => 1.0 - libm::pow(1.0 - x, 1.0 / shape),
-            Curve::Exponential { lambda, direction, scale } => match direction {
-                Direction::Early => libm::expm1(-lambda * x) / scale,
-                Direction::Late => 1.0 - libm::expm1(-lambda * (1.0 - x)) / scale,
-            },
-            Curve::Normal { m, sigma, a, b } => {
+            Curve::Exponential(curve) => {
+                let Exponential { lambda, direction, scale } = **curve;
+                match direction {
+                    Direction::Early => libm::expm1(-lambda * x) / scale,
+                    Direction::Late => 1.0 - libm::expm1(-lambda * (1.0 - x)) / scale,
+                }
+            }
+            Curve::Normal(curve) => {
+                let Normal { m, sigma, a, b } = **curve;
                 (normal_cdf((x * self.width - m) / sigma) - a) / (b - a)
             }
         }

@@ -96,7 +96,7 @@ pub use record::{
 pub use schedule::{Dst, Gap, Nominals, Overlap, Schedule, ShortestGap, Treatment};
 pub use seed::{PeriodKey, SeedHash, SeedStrategy};
 pub use time::UtcSecond;
-pub use timing::{Backlog, PeriodStretch, Periods, Timing};
+pub use timing::{Backlog, DecisionHash, PeriodStretch, Periods, Timing};
 pub use trigger::{Active, Outcome, Past, Reason, Verdict, judge};
 pub use window::{Window, WindowMode};
 pub use zone::{Wall, Zone, tzdb_version, zone_names};

@@ -129,14 +129,19 @@ impl SeedHash {
     }
 }
 
+/// The digits of a hash.
+pub(crate) fn hex(bytes: &[u8; 32]) -> [u8; 64] {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let mut text = [0; 64];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    text
+}
+
 impl fmt::Display for SeedHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-        let mut text = [0; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-        }
-        f.pad(std::str::from_utf8(&text).unwrap_or_default())
+        f.pad(std::str::from_utf8(&hex(&self.0)).unwrap_or_default())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole seconds on the UTC time line: the only kind of instant the engine knows.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::civil::{DAY_SECONDS, Date, days_in_month, digits};
 use crate::finding::{Finding, Piece};
@@ -13,39 +14,55 @@ use crate::finding::{Finding, Piece};
 /// assert_eq!(t.to_string(), "2026-03-01T00:00:00Z");
 /// # Ok::<(), kron_core::Finding>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UtcSecond(i64);
+///
+/// It is kept as the number of the second, counted from the first of year 1, which is never 0: an
+/// absent one takes no more memory than one that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UtcSecond(NonZeroU64);
+
+/// What is added to seconds since the Unix epoch, so that the first second of year 1 is 1.
+const SHIFT: i64 = 1 - MIN_UNIX;
+const MIN_UNIX: i64 = -62_135_596_800;
+const MAX_UNIX: i64 = 253_402_300_799;
 
 impl UtcSecond {
     /// 0001-01-01T00:00:00Z.
-    pub const MIN: UtcSecond = UtcSecond(-62_135_596_800);
+    pub const MIN: UtcSecond = UtcSecond::shifted(MIN_UNIX);
     /// 9999-12-31T23:59:59Z.
-    pub const MAX: UtcSecond = UtcSecond(253_402_300_799);
+    pub const MAX: UtcSecond = UtcSecond::shifted(MAX_UNIX);
+
+    /// The second this many seconds after the Unix epoch, which must lie in years 1 to 9999.
+    const fn shifted(seconds: i64) -> UtcSecond {
+        match NonZeroU64::new((seconds + SHIFT) as u64) {
+            Some(number) => UtcSecond(number),
+            None => UtcSecond(NonZeroU64::MIN),
+        }
+    }
 
     /// The second this many seconds after the Unix epoch, if it lies in years 1 to 9999.
     #[must_use]
     pub const fn from_unix(seconds: i64) -> Option<UtcSecond> {
-        if seconds < Self::MIN.0 || seconds > Self::MAX.0 {
+        if seconds < MIN_UNIX || seconds > MAX_UNIX {
             return None;
         }
-        Some(UtcSecond(seconds))
+        Some(UtcSecond::shifted(seconds))
     }
 
     /// The nearest representable second.
     pub(crate) fn clamped(seconds: i64) -> UtcSecond {
-        UtcSecond(seconds.clamp(Self::MIN.0, Self::MAX.0))
+        UtcSecond::shifted(seconds.clamp(MIN_UNIX, MAX_UNIX))
     }
 
     /// Seconds since the Unix epoch.
     #[must_use]
     pub const fn unix(self) -> i64 {
-        self.0
+        self.0.get() as i64 - SHIFT
     }
 
     /// This second moved by `seconds`, if the result is representable.
     #[must_use]
     pub const fn checked_add(self, seconds: i64) -> Option<UtcSecond> {
-        match self.0.checked_add(seconds) {
+        match self.unix().checked_add(seconds) {
             Some(sum) => Self::from_unix(sum),
             None => None,
         }
@@ -64,15 +81,15 @@ impl UtcSecond {
     /// Seconds from `earlier` to this one; negative when it is later.
     #[must_use]
     pub const fn since(self, earlier: UtcSecond) -> i64 {
-        self.0 - earlier.0
+        self.unix() - earlier.unix()
     }
 
     /// `YYYY-MM-DDTHH:MM:SSZ`, without allocating.
     #[must_use]
     pub fn rfc3339(self) -> [u8; 20] {
         let mut text = *b"0000-00-00T00:00:00Z";
-        let date = Date::from_days(self.0.div_euclid(DAY_SECONDS));
-        let second_of_day = self.0.rem_euclid(DAY_SECONDS) as u32;
+        let date = Date::from_days(self.unix().div_euclid(DAY_SECONDS));
+        let second_of_day = self.unix().rem_euclid(DAY_SECONDS) as u32;
         put(&mut text[0..4], date.year as u32);
         put(&mut text[5..7], u32::from(date.month));
         put(&mut text[8..10], u32::from(date.day));
@@ -97,6 +114,12 @@ pub(crate) fn put(field: &mut [u8], mut value: u32) {
     for byte in field.iter_mut().rev() {
         *byte = b'0' + (value % 10) as u8;
         value /= 10;
+    }
+}
+
+impl fmt::Debug for UtcSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UtcSecond").field(&self.unix()).finish()
     }
 }
 

@@ -4,6 +4,9 @@
 //! definitions for which they could, and so chosen times are in the order of their periods, and
 //! "the current period" and one high-water mark mean something.
 
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
 use sha2::{Digest as _, Sha256};
 
 use crate::constraint::Side;
@@ -12,6 +15,7 @@ use crate::duration::Seconds;
 use crate::finding::Finding;
 use crate::policy::Policy;
 use crate::schedule::{Nominals, Schedule, ShortestGap};
+use crate::seed::hex;
 use crate::time::UtcSecond;
 use crate::trigger::Past;
 
@@ -185,33 +189,87 @@ impl Timing {
     ///
     /// It is recorded, so what goes into it is frozen by a test.
     #[must_use]
-    pub fn decision_hash(&self) -> String {
+    pub fn decision_hash(&self) -> DecisionHash {
         let placement = &self.placement;
-        let mut parts = vec![
-            placement.identity().to_owned(),
-            self.schedule.pattern().to_string(),
-            placement.zone().name().to_owned(),
-            self.schedule.dst().gap.as_str().to_owned(),
-            self.schedule.resolved_overlap().as_str().to_owned(),
-        ];
+        let mut lines = Lines::of(placement.identity());
+        lines.add(format_args!("{}", self.schedule.pattern()));
+        lines.add(format_args!("{}", placement.zone().name()));
+        lines.add(format_args!("{}", self.schedule.dst().gap.as_str()));
+        lines.add(format_args!("{}", self.schedule.resolved_overlap().as_str()));
         let window = placement.window();
         // Without a window nothing is drawn, and how it would be does not matter.
         if window.length() != Seconds::ZERO {
-            parts.push(format!("{} {}", window.mode(), window.length().get()));
-            parts.push(placement.distribution().name().to_owned());
+            lines.add(format_args!("{} {}", window.mode(), window.length().get()));
+            lines.add(format_args!("{}", placement.distribution().name()));
             for (name, value) in placement.distribution().parameters(window) {
-                parts.push(format!("{name}={value}"));
+                lines.add(format_args!("{name}={value}"));
             }
-            parts.push(placement.seed_strategy().as_str().to_owned());
-            parts.push(placement.salt().to_owned());
+            lines.add(format_args!("{}", placement.seed_strategy().as_str()));
+            lines.add(format_args!("{}", placement.salt()));
         }
         for side in [Side::Only, Side::Avoid] {
             for clause in placement.constraints().clauses(side) {
-                parts.push(format!("{} {clause}", side.as_str()));
+                lines.add(format_args!("{} {clause}", side.as_str()));
             }
         }
-        let text = parts.join("\n");
-        Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+        DecisionHash(lines.0.finalize().into())
+    }
+}
+
+/// Lines that are hashed as they come.
+struct Lines(Sha256);
+
+impl Lines {
+    fn of(first: &str) -> Lines {
+        Lines(Sha256::new_with_prefix(first))
+    }
+
+    fn add(&mut self, line: fmt::Arguments<'_>) {
+        self.0.update(b"\n");
+        // A hash takes whatever it is given.
+        let _ = self.write_fmt(line);
+    }
+}
+
+impl fmt::Write for Lines {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// What [`Timing::decision_hash`] gives. Prints as lowercase hex, and is read back from it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DecisionHash([u8; 32]);
+
+impl fmt::Display for DecisionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(std::str::from_utf8(&hex(&self.0)).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for DecisionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DecisionHash({self})")
+    }
+}
+
+impl FromStr for DecisionHash {
+    type Err = Finding;
+
+    fn from_str(text: &str) -> Result<DecisionHash, Finding> {
+        let mut bytes = [0; 32];
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+        let pairs = text.as_bytes().chunks_exact(2);
+        let sound = text.len() == 64
+            && bytes.iter_mut().zip(pairs).all(|(byte, pair)| {
+                let (high, low) = (digit(pair[0]), digit(pair[1]));
+                high.zip(low).map(|(high, low)| *byte = high << 4 | low).is_some()
+            });
+        if sound {
+            return Ok(DecisionHash(bytes));
+        }
+        Err(Finding::configuration(0..text.len(), "a decision hash has 64 hexadecimal digits"))
     }
 }
 

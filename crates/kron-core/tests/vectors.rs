@@ -129,7 +129,7 @@ fn every_frozen_nominal_time_is_found_from_both_sides() {
 fn decision_hashes_are_the_ones_that_were_frozen() {
     let check = |identity: &str, expression: &str, frozen: &str| {
         let timing = TimingParser::new().parse(expression, identity, Host::default()).unwrap();
-        assert_eq!(timing.decision_hash(), frozen, "{expression}");
+        assert_eq!(timing.decision_hash().to_string(), frozen, "{expression}");
     };
     check("job", "0 3 * * *", "62855226e1906ae8dd4660af6cf82c4c6d4bcf55a0a7005987e9570a4bd0d5c5");
     check(

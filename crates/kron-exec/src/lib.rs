@@ -29,6 +29,7 @@
 mod account;
 mod launch;
 mod log_line;
+mod memory;
 mod plan;
 mod process;
 mod supervisor;
@@ -40,6 +41,7 @@ pub use account::{
 };
 pub use launch::{Image, LaunchError, Launcher, Supervisor, launch};
 pub use log_line::{LogFormat, log_line};
+pub use memory::{give_back_memory, keep_little_memory};
 pub use plan::{
     ARGUMENT_BYTES_MAX, Credentials, GROUPS_MAX, Limit, Output, PLAN_BYTES_MAX, Plan, PlanError,
     Resource, TAG_BYTES_MAX,

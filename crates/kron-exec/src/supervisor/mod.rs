@@ -33,6 +33,7 @@ use self::output::open_output;
 use self::watch::{Daemon, LastWords, Watch};
 use crate::SUPERVISOR_NAME;
 use crate::log_line::LogFormat;
+use crate::memory::give_back_memory;
 use crate::plan::{Output, Plan};
 use crate::process::become_subreaper;
 use crate::wire::{self, HelloError, Message, Order, Received};
@@ -62,6 +63,7 @@ pub fn supervise() -> ExitCode {
         .and_then(|()| start(control, receive_plan(control)?));
     let (run, watch) = match started {
         Ok(started) => {
+            // What the plan took: a supervisor may be there for days.
             give_back_memory();
             started
         }
@@ -104,16 +106,6 @@ struct Run {
     identity: Option<String>,
     period_id: Option<String>,
     log_format: LogFormat,
-}
-
-/// Returns to the system what the plan took; a supervisor may be there for days.
-fn give_back_memory() {
-    #[cfg(target_env = "gnu")]
-    #[expect(unsafe_code, reason = "no safe binding exists")]
-    // SAFETY: touches nothing but memory that the allocator keeps for later.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// Makes this process one that nothing but its purpose can end.

@@ -3,7 +3,6 @@
 //! Only translation: nothing is asked, decided or left out on the way, except what a reader of the
 //! socket has no business with (a job's environment and standard input).
 
-use kron_config::Action;
 use kron_core::{DecisionRecord, UtcSecond};
 use kron_state::{ActiveState, Ending, ExitStatus, HistoryEntry};
 
@@ -77,16 +76,13 @@ fn definition(definition: &machine::Definition) -> DefinitionView {
     DefinitionView {
         expression: job.timing.to_string(),
         timezone: job.timing.placement().zone().name().to_owned(),
-        command: match &job.action {
-            Action::Program(words) => words.clone(),
-            Action::Shell { shell, line } => vec![shell.clone(), "-c".to_owned(), line.clone()],
-        },
+        command: job.action.to_argv(),
         user: job.execution.user.clone(),
-        description: job.description.clone(),
+        description: job.description.as_deref().map(str::to_owned),
         defined_at: job.origin.to_string(),
         concurrency: policy.concurrency.to_string(),
         deadline_seconds: policy.deadline.get(),
-        decision_hash: definition.hash.clone(),
+        decision_hash: definition.hash.to_string(),
         generation: definition.generation,
     }
 }
@@ -100,7 +96,7 @@ fn last(last: &machine::Last) -> OutcomeView {
     OutcomeView {
         period_id: last.period.to_string(),
         outcome: Some(last.outcome.to_string()),
-        reason: last.reason.clone(),
+        reason: last.reason.as_deref().map(str::to_owned),
         nominal_time: last.period.nominal(),
         started_at: last.started_at,
         completed_at: last.completed_at,

@@ -7,12 +7,14 @@
 mod crontabs;
 mod trust;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kron_config::files::{self, ReadError};
-use kron_config::{DaemonSettings, Diagnostic, Job, Loader, Options};
-use kron_core::{Category, Severity};
+use kron_config::{DaemonSettings, Diagnostic, Execution, Job, Loader, Options};
+use kron_core::{Category, Seconds, Severity};
 
 use self::crontabs::Crontabs;
 use self::trust::Trust;
@@ -106,11 +108,20 @@ impl Sources {
         }
         let mut jobs = loaded.jobs;
         diagnostics.extend(crontabs::doubt_users(&jobs));
-        for job in &mut jobs {
-            // The machine waits for what is being ended as long as its supervisor does.
-            job.execution.grace.get_or_insert(loaded.daemon.grace);
-        }
+        fill_in_grace(&mut jobs, loaded.daemon.grace);
         Ok(Definitions { jobs, settings: loaded.daemon, diagnostics })
+    }
+}
+
+/// Says what the daemon's usual grace is wherever a job does not: the machine waits for what is
+/// being ended as long as its supervisor does. Jobs that are set up alike still share that.
+fn fill_in_grace(jobs: &mut [Job], grace: Seconds) {
+    let mut filled: HashMap<Arc<Execution>, Arc<Execution>> = HashMap::new();
+    for job in jobs.iter_mut().filter(|job| job.execution.grace.is_none()) {
+        let shared = filled.entry(job.execution.clone()).or_insert_with(|| {
+            Arc::new(Execution { grace: Some(grace), ..(*job.execution).clone() })
+        });
+        job.execution = shared.clone();
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) struct Own {
     alive_at: Duration,
     tidied_at: Option<Duration>,
     interrupted: bool,
+    /// Whether definitions were loaded since memory was last given back.
+    has_loaded: bool,
     exit: Option<ExitReason>,
 }
 
@@ -116,6 +118,9 @@ impl EventLoop {
         loop {
             if let Some(event) = self.own.events.pop_front() {
                 return Ok(event);
+            }
+            if std::mem::take(&mut self.own.has_loaded) {
+                kron_exec::give_back_memory();
             }
             if self.runs.take_unwatched_anew() {
                 self.poll.arm_chores(UNWATCHED_INTERVAL)?;
@@ -256,6 +261,7 @@ impl EventLoop {
         let request = new.reply.map(|reply| self.wait_for(Waiter::Reload(reply, view)));
         self.own.events.push_back(Event::Hooks(self.shared.settings().hooks.clone()));
         self.own.events.push_back(Event::Load { jobs: new.jobs, request });
+        self.own.has_loaded = true;
     }
 
     fn wait_for(&mut self, waiter: Waiter) -> RequestId {

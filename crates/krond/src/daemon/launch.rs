@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use kron_config::{Action, DaemonSettings, Limit as ConfigLimit, Output as ConfigOutput, Resource};
+use kron_config::{DaemonSettings, Limit as ConfigLimit, Output as ConfigOutput, Resource};
 use kron_core::{Category, Seconds};
 use kron_exec::{
     Account, AccountError, Credentials, LaunchError, Launcher, Limit, LogFormat, Output, Plan,
@@ -176,10 +176,7 @@ fn plan(launch: &Launch, settings: &DaemonSettings, host: &Host, account: &Accou
     let run = settings.for_job(execution);
     Plan {
         run: launch.run.clone(),
-        argv: match &job.action {
-            Action::Program(argv) => argv.clone(),
-            Action::Shell { shell, line } => vec![shell.clone(), "-c".to_owned(), line.clone()],
-        },
+        argv: job.action.to_argv(),
         env: environment(launch, settings, account),
         credentials: account.to_assume(),
         no_new_privileges: execution.no_new_privileges,

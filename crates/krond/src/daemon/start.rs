@@ -144,6 +144,7 @@ pub(super) fn system<E: Into<io::Error>>(operation: &'static str) -> impl Fn(E) 
 /// Brings the daemon to the point where it is ready to run.
 pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartError> {
     rustix::process::umask(Mode::from_raw_mode(UMASK));
+    kron_exec::keep_little_memory();
     kron_exec::become_subreaper().map_err(system("become the parent of orphans"))?;
     let open_files = raise_open_files(log);
     let boot_id = kron_exec::boot_id().map_err(system("read the boot id"))?;
@@ -242,6 +243,8 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         event_loop.sync.order(Order::RemoveRun(RunOf { run, of: None }));
     }
     event_loop.chores().map_err(system("arm a timer"))?;
+    // Reading the definitions and the past took more than they take now.
+    kron_exec::give_back_memory();
     tell_ready(&socket_path, log);
     Ok(Started { event_loop, control, lock })
 }

@@ -189,8 +189,13 @@ impl Shared {
             }
             Work::SaveKnown(known) => {
                 let about = Entry::new(Level::Error, "write_failed");
-                self.patiently(&about, "write known jobs", || self.store.save_known(&known))
-                    .map_err(|message| WriteFailure { identity: None, period: None, message })
+                let result = self
+                    .patiently(&about, "write known jobs", || self.store.save_known(&known))
+                    .map_err(|message| WriteFailure { identity: None, period: None, message });
+                // It is rare, and of many jobs it is large.
+                drop(known);
+                kron_exec::give_back_memory();
+                result
             }
             Work::ReadRun(of) => {
                 let about = of.failure("read_failed");

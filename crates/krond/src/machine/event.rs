@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kron_config::{Hook, Job};
-use kron_core::{Category, Decision, Outcome, Past, UtcSecond};
+use kron_core::{Category, Decision, DecisionHash, Outcome, Past, UtcSecond};
 use kron_state::{
     ActiveState, Change, Delivery, DeliveryId, Document, Ending, EpochEvent, ExitStatus, Known,
     PeriodRef, Process, Recent, RunId, RunRecord, Summary,
@@ -30,7 +30,7 @@ pub struct Definition {
     /// The job.
     pub job: Job,
     /// [`kron_core::Timing::decision_hash`] of it.
-    pub hash: String,
+    pub hash: DecisionHash,
     /// Which load defined it, counted from 1.
     pub generation: u64,
 }
@@ -100,7 +100,7 @@ impl From<Summary> for Recorded {
                 // Of a stretch, the last period is the latest.
                 period: entry.last_period.map_or(entry.period, PeriodRef::Period),
                 outcome: entry.outcome?,
-                reason: entry.reason,
+                reason: entry.reason.map(Arc::from),
                 ending: entry.ending,
                 status,
                 started_at: entry.started_at,
@@ -129,7 +129,7 @@ pub struct Last {
     /// Its outcome.
     pub outcome: Outcome,
     /// Why it did not run.
-    pub reason: Option<String>,
+    pub reason: Option<Arc<str>>,
     /// How its run ended; `None` when it did not run or has not ended.
     pub ending: Option<Ending>,
     /// How its process ended.

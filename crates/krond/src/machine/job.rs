@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kron_core::{Active, Outcome, Past, Policy, UtcSecond};
 use kron_state::{DeliveryId, PeriodRef, Recent, RecentEvent, RunId, Unknown};
+use thin_vec::ThinVec;
 
 use super::event::{Definition, Last, StartFailure, Suspension};
 use super::run::Run;
@@ -21,6 +22,8 @@ impl JobIndex {
 }
 
 /// One job: its definition, its past, and what is on its way.
+///
+/// There may be very many, of which few do anything: what is mostly absent is small when it is.
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) identity: Arc<str>,
@@ -30,11 +33,11 @@ pub(super) struct JobState {
     pub(super) suspend_override: Option<bool>,
     /// Whether a state document exists or is on its way.
     pub(super) has_state: bool,
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<Box<Last>>,
     /// What became of its latest periods and runs.
     pub(super) recent: Recent,
     /// Its runs that have not ended, oldest first.
-    pub(super) runs: Vec<RunId>,
+    pub(super) runs: ThinVec<RunId>,
     /// When it is judged next.
     pub(super) due: Option<UtcSecond>,
     pub(super) failing: Option<Box<Failing>>,
@@ -43,11 +46,11 @@ pub(super) struct JobState {
     /// The latest period that was left without an outcome, so that it is told once.
     pub(super) left: Option<UtcSecond>,
     /// Periods that an earlier daemon owes an outcome.
-    pub(super) owed: Vec<UtcSecond>,
+    pub(super) owed: ThinVec<UtcSecond>,
     /// Periods beyond the mark that were executed before it was moved back on purpose.
-    pub(super) executed_ahead: Vec<UtcSecond>,
+    pub(super) executed_ahead: ThinVec<UtcSecond>,
     /// What hooks have still to be told, oldest first.
-    pub(super) deliveries: Vec<DeliveryId>,
+    pub(super) deliveries: ThinVec<DeliveryId>,
     /// What a newer version knows about the job.
     pub(super) unknown: Unknown,
 }
@@ -64,10 +67,10 @@ pub(super) struct Failing {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archived {
     pub(super) last_handled: Option<UtcSecond>,
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<Box<Last>>,
     pub(super) recent: Recent,
     pub(super) replacing: Option<UtcSecond>,
-    pub(super) executed_ahead: Vec<UtcSecond>,
+    pub(super) executed_ahead: ThinVec<UtcSecond>,
     /// Whether a state document exists or is on its way.
     pub(super) has_state: bool,
     /// What somebody asked for by hand: it holds when the job comes back.
@@ -89,14 +92,14 @@ impl JobState {
             has_state: archived.has_state,
             last: archived.last,
             recent: archived.recent,
-            runs: Vec::new(),
+            runs: ThinVec::new(),
             due: None,
             failing: None,
             replacement_due: None,
             left: None,
-            owed: Vec::new(),
+            owed: ThinVec::new(),
             executed_ahead: archived.executed_ahead,
-            deliveries: Vec::new(),
+            deliveries: ThinVec::new(),
             unknown: Unknown::default(),
         }
     }
@@ -139,7 +142,7 @@ impl JobState {
         let before = self.last.as_ref().and_then(|last| last.period.nominal());
         if last.period.nominal().is_none_or(|nominal| before.is_none_or(|before| nominal >= before))
         {
-            self.last = Some(last);
+            self.last = Some(Box::new(last));
         }
     }
 
@@ -191,7 +194,7 @@ impl Machine {
                     job.past.last_handled.is_none_or(|handled| decision.nominal > handled)
                 })
             }),
-            last: job.last.clone(),
+            last: job.last.as_deref().cloned(),
             active: job.runs.iter().filter_map(view).collect(),
             failing: job.failing.as_ref().map(|f| (f.attempts, f.failure.clone())),
             recent: job.recent,
@@ -210,7 +213,7 @@ impl Last {
         Last {
             period: PeriodRef::Period(decision),
             outcome,
-            reason: Some(reason),
+            reason: Some(reason.into()),
             ending: None,
             status: None,
             started_at: None,

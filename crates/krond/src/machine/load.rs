@@ -5,11 +5,13 @@
 //! directory that came from another machine. It never touches a run: a start carries its own
 //! definition, and the runs of a job that was removed are supervised to their end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kron_config::Job;
-use kron_core::{Outcome, Reason, UtcSecond};
+use kron_core::{DecisionHash, Outcome, Reason, UtcSecond};
 use kron_state::{Change, Document, EpochEvent, Known, KnownJob, Unknown, document_file};
+use thin_vec::ThinVec;
 
 use super::evaluate::Unrun;
 use super::event::{Definition, Entry, Last, Level, Now, Rank, Recorded};
@@ -31,7 +33,8 @@ pub(super) enum Remembered {
 /// What is remembered about one job.
 struct Prior {
     created_at: UtcSecond,
-    hash: String,
+    /// `None` when it cannot be read, and so is another.
+    hash: Option<DecisionHash>,
     effective_from: Option<UtcSecond>,
     suspended: bool,
     suspend_override: Option<bool>,
@@ -44,7 +47,7 @@ impl From<&KnownJob> for Prior {
     fn from(known: &KnownJob) -> Prior {
         Prior {
             created_at: known.created_at,
-            hash: known.decision_hash.to_string(),
+            hash: known.decision_hash.parse().ok(),
             effective_from: known.effective_from,
             suspended: known.suspended,
             suspend_override: known.suspend_override,
@@ -58,14 +61,22 @@ impl From<&KnownJob> for Prior {
 impl Machine {
     /// Takes in what the state documents say, and watches the runs that had not ended.
     pub(super) fn recall(&mut self, recorded: Vec<Recorded>) {
-        for document in recorded {
+        // Many say the same, and one copy is enough.
+        let mut reasons: HashSet<Arc<str>> = HashSet::new();
+        for mut document in recorded {
+            if let Some(reason) = document.last.as_mut().and_then(|last| last.reason.as_mut()) {
+                match reasons.get(reason) {
+                    Some(known) => reason.clone_from(known),
+                    None => drop(reasons.insert(reason.clone())),
+                }
+            }
             let identity: Arc<str> = document.identity.into();
             let archived = Archived {
                 last_handled: document.last_handled,
-                last: document.last,
+                last: document.last.map(Box::new),
                 recent: document.recent,
                 replacing: document.replacing,
-                executed_ahead: document.executed_ahead,
+                executed_ahead: document.executed_ahead.into(),
                 has_state: true,
                 suspend_override: None,
             };
@@ -75,7 +86,7 @@ impl Machine {
             let owed = |nominal: &UtcSecond| {
                 !active.contains(nominal) && document.last_handled >= Some(*nominal)
             };
-            let owed: Vec<UtcSecond> = document.owed.into_iter().filter(owed).collect();
+            let owed: ThinVec<UtcSecond> = document.owed.into_iter().filter(owed).collect();
             let deliveries = document.deliveries;
             if document.active.is_empty() && owed.is_empty() && deliveries.is_empty() {
                 self.archive.insert(identity, archived);
@@ -140,7 +151,7 @@ impl Machine {
         let (mut added, mut changed) = (0_u64, 0_u64);
         let mut defined = vec![false; self.jobs.len()];
         for job in jobs {
-            let identity: Arc<str> = job.identity().into();
+            let identity = job.timing.placement().shared_identity();
             let index = self.slot(&identity);
             let prior = match remembered {
                 Remembered::Found(known) => known
@@ -166,6 +177,7 @@ impl Machine {
                 self.forget_if_removed(index);
             }
         }
+        self.archive.shrink_to_fit();
         self.leave_the_future(now);
         let job_count = self.names.len() as u64;
         let generation = self.generation;
@@ -203,7 +215,7 @@ impl Machine {
                 state.past.resumed_at = None;
             }
             Some(prior) => {
-                changed = prior.hash != definition.hash;
+                changed = prior.hash != Some(definition.hash);
                 state.past.created_at = Some(prior.created_at);
                 state.past.effective_from =
                     if changed || moved { Some(now.wall) } else { prior.effective_from };
@@ -372,7 +384,7 @@ impl Machine {
         let definition = job.definition.as_ref()?;
         Some(Prior {
             created_at: job.past.created_at?,
-            hash: definition.hash.clone(),
+            hash: Some(definition.hash),
             effective_from: job.past.effective_from,
             suspended: job.is_suspended(),
             suspend_override: job.suspend_override,
@@ -402,7 +414,7 @@ impl Machine {
                 job.identity.as_ref().into(),
                 KnownJob {
                     created_at,
-                    decision_hash: definition.hash.as_str().into(),
+                    decision_hash: definition.hash.to_string().into(),
                     effective_from: job.past.effective_from,
                     suspended: job.is_suspended(),
                     suspend_override: job.suspend_override,

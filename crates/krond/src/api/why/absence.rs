@@ -87,7 +87,7 @@ impl<'a> Facts<'a> {
         let what = match last {
             Some(last) => {
                 view.answer = last.outcome.to_string();
-                view.reason.clone_from(&last.reason);
+                view.reason = last.reason.as_deref().map(str::to_owned);
                 let reason = last.reason.as_ref().map_or(String::new(), |it| format!(": {it}"));
                 format!("It was {}{reason}", last.outcome)
             }

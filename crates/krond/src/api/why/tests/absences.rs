@@ -214,7 +214,7 @@ fn what_is_handled_and_not_written_yet_is_told() {
     world.job().last = Some(Last {
         period: PeriodRef::Period(on("05:00")),
         outcome: Outcome::Missed,
-        reason: Some("superseded".to_owned()),
+        reason: Some("superseded".into()),
         ending: None,
         status: None,
         started_at: None,
