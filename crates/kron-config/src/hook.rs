@@ -19,6 +19,16 @@ pub(crate) const KEYS: [&str; 9] =
 pub(crate) const HOOKS_MAX: usize = 64;
 /// Patterns of jobs, and headers, that a hook may have.
 const ITEMS_MAX: usize = 64;
+/// Headers that follow from what is sent, or from whom it is sent to.
+const RESERVED: [&str; 7] = [
+    "Connection",
+    "Content-Length",
+    "Content-Type",
+    "Host",
+    "Transfer-Encoding",
+    "X-Kron-Delivery",
+    "X-Kron-Event",
+];
 /// How long a delivery may take.
 const TIMEOUT_DEFAULT: Seconds = Seconds::new(30);
 /// The longest a delivery may be given.
@@ -354,6 +364,10 @@ fn headers(value: &Value<'_>, span: &Range<usize>) -> Result<Headers, Vec<Findin
                     key.span(),
                     format!("`{}` is no header's name", excerpt(key.text)),
                 ));
+            }
+            Ok(_) if RESERVED.iter().any(|name| key.text.eq_ignore_ascii_case(name)) => {
+                let message = format!("`{}` is set by krond itself", key.text);
+                faults.push(Finding::validation(key.span(), message));
             }
             Ok(text) if text.chars().any(|c| c.is_control() || !c.is_ascii()) => faults.push(
                 Finding::validation(span.clone(), "a header with a character that it cannot hold"),

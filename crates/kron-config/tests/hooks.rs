@@ -83,6 +83,10 @@ fn what_is_refused() {
         ("url = 'http://a b'", "2:7 `http://a b` has a space or control character"),
         ("url = 'http://a'\nheaders = { 'a b' = 'c' }", "3:13 `a b` is no header's name"),
         (
+            "url = 'http://a'\nheaders = { content-length = '5' }",
+            "3:13 `content-length` is set by krond itself",
+        ),
+        (
             "url = 'http://a'\nheaders = { A = \"c\\nd\" }",
             "3:17 a header with a character that it cannot hold",
         ),

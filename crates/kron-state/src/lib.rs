@@ -38,7 +38,7 @@ pub use document::{
 };
 pub use epoch::{Epoch, EpochEvent, EpochLog};
 pub use known::{Known, KnownAhead, KnownJob, KnownTime, Unknown};
-pub use lock::{Lock, LockError};
+pub use lock::{Holder, Lock, LockError, holder};
 pub use mark::MarkRefused;
 pub use real::RealDirectory;
 pub use run::{Cause, Ending, ExitStatus, RunEnd, RunId, RunRecord, RunReport};

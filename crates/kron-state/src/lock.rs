@@ -124,6 +124,46 @@ impl Lock {
     }
 }
 
+/// Who has the lock of a state directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody.
+    Nobody,
+    /// Somebody, and the process number in the file.
+    Somebody(Option<i32>),
+}
+
+/// Looks who has the lock of a state directory that is there, without taking it for longer than
+/// the look and without changing anything.
+///
+/// # Errors
+/// When directory or file cannot be opened, or are not private.
+pub fn holder(state_dir: &Path) -> Result<Holder, StoreError> {
+    let directory = RealDirectory::open(state_dir)?;
+    let look = || {
+        let opened = directory.open_file(LOCK_FILE, OFlags::RDONLY)?;
+        let file = opened.map(|(file, _)| File::from(file));
+        let is_held = match directory.try_lock()? {
+            DirectoryLock::Held => true,
+            DirectoryLock::Acquired | DirectoryLock::Unsupported => match &file {
+                None => false,
+                Some(file) => match file.try_lock_shared() {
+                    Ok(()) => false,
+                    Err(TryLockError::WouldBlock) => true,
+                    Err(TryLockError::Error(error)) => return Err(error.into()),
+                },
+            },
+        };
+        if !is_held {
+            return Ok(Holder::Nobody);
+        }
+        let by_pid = file.as_ref().map(read_pid).transpose()?;
+        Ok(Holder::Somebody(by_pid.flatten()))
+    };
+    let failed = |error| StoreError::of_file(Operation::Lock, directory.describe(LOCK_FILE), error);
+    look().map_err(failed)
+}
+
 enum Attempt {
     Acquired(File),
     Held(Option<i32>),

@@ -48,6 +48,7 @@ use self::clock::Clock;
 use self::hook::Underway;
 pub(crate) use self::hook::told_as;
 use self::job::{Archived, JobIndex, JobState};
+pub(crate) use self::run::RUNNING;
 use self::run::{Abandonment, Run};
 use self::standby::{AtGate, Standby};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kron_state::{KnownRead, RealDirectory, Store};
+use kron_state::{Holder, KnownRead, RealDirectory, Store};
 use krond::api::STATE_DIR_DEFAULT;
 use krond::api::view::{JobsView, StatusView};
 use nix::time::{ClockId, clock_gettime};
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<Exit, Failur
     let state_dir = args.daemon.state_dir.clone().unwrap_or_else(|| STATE_DIR_DEFAULT.into());
     let mut findings = vec![clock_finding()];
     findings.extend(daemon(&args.daemon, &state_dir));
+    findings.extend(lock(&state_dir));
     findings.extend(disk(&state_dir));
     findings.extend(recorded(&state_dir));
     findings.extend(service(&state_dir));
@@ -121,7 +122,7 @@ fn daemon(args: &crate::args::DaemonArgs, state_dir: &Path) -> Vec<Finding> {
             let finding = match error {
                 ClientError::NotRunning { .. } => {
                     finding("daemon", Verdict::Warning, format!("nobody listens on `{socket}`"))
-                        .hint(format!("start it: `krond run --state-dir {}`", state_dir.display()))
+                        .hint(not_listening(state_dir))
                 }
                 ClientError::Denied { .. } => {
                     finding("daemon", Verdict::Unknown, format!("`{socket}` may not be used"))
@@ -152,6 +153,31 @@ fn daemon(args: &crate::args::DaemonArgs, state_dir: &Path) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What to do when nobody listens, which depends on whether a daemon runs.
+fn not_listening(state_dir: &Path) -> String {
+    match kron_state::holder(state_dir) {
+        Ok(Holder::Somebody(_)) => "a daemon runs, so name its socket: `--socket PATH`".to_owned(),
+        _ if state_dir == Path::new(STATE_DIR_DEFAULT) => {
+            "start it: `systemctl start krond`, or `krond run --config /etc/kron`".to_owned()
+        }
+        _ => format!("start it: `krond run --config JOBS --state-dir {}`", state_dir.display()),
+    }
+}
+
+/// Who holds the state directory.
+fn lock(state_dir: &Path) -> Option<Finding> {
+    if !state_dir.is_dir() {
+        return None;
+    }
+    let message = match kron_state::holder(state_dir) {
+        Ok(Holder::Nobody) => "nobody holds the state directory".to_owned(),
+        Ok(Holder::Somebody(Some(pid))) => format!("process {pid} holds the state directory"),
+        Ok(Holder::Somebody(None)) => "somebody holds the state directory".to_owned(),
+        Err(error) => return Some(finding("lock", Verdict::Unknown, told(&error))),
+    };
+    Some(finding("lock", Verdict::Ok, message))
 }
 
 /// Jobs that miss a run when the daemon is restarted at the wrong second.
@@ -320,7 +346,7 @@ fn service(state_dir: &Path) -> Vec<Finding> {
     }
     let wanted = [
         ("KillMode", "process", "a restart of the daemon would end what runs"),
-        ("Delegate", "yes", "runs could not be ended as a whole"),
+        ("Delegate", "yes", "the service manager may move what runs"),
         ("OOMPolicy", "continue", "a job that uses up the memory would end the daemon"),
         ("TasksMax", "infinity", "a burst of jobs could find no room"),
     ];

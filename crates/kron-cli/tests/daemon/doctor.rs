@@ -22,6 +22,10 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
     assert_eq!(said["verdict"], "warning", "{said}");
     assert!(said["message"].as_str().is_some_and(|it| it.contains("`strict`")), "{said}");
     assert!(said["hint"].as_str().is_some_and(|it| it.contains("deadline=60s")), "{said}");
+    let holder = about(&run, "lock")[0]["message"].as_str().map(str::to_owned);
+    let said = about(&run, "daemon")[0]["message"].as_str().map(str::to_owned).expect("a text");
+    let pid = said.split("process ").nth(1).and_then(|rest| rest.split(',').next()).expect("a pid");
+    assert_eq!(holder, Some(format!("process {pid} holds the state directory")));
     for what in ["daemon", "disk", "space", "state"] {
         assert_eq!(about(&run, what)[0]["verdict"], "ok", "{what}: {}", run.out);
     }
@@ -53,4 +57,27 @@ fn what_lies_in_the_future_and_a_daemon_that_is_not_there_are_told() {
     assert!(said["message"].as_str().is_some_and(|it| it.contains("`strict`")), "{said}");
     let text = daemon.kron(&["doctor"]).out;
     assert!(text.contains("problem  state: ") && text.contains("kron state reset"), "{text}");
+}
+
+#[test]
+fn a_daemon_that_listens_elsewhere_is_told_from_none() {
+    let daemon = Daemon::prepare(STRICT).with_socket("elsewhere.sock");
+    let mut daemon = daemon;
+    daemon.up();
+    let state_dir = daemon.state_dir();
+    let doctor = |state_dir: &std::path::Path| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kron"))
+            .args(["doctor", "--state-dir"])
+            .arg(state_dir)
+            .output()
+            .expect("it runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let said = doctor(&state_dir);
+    assert!(said.contains("nobody listens") && said.contains("name its socket"), "{said}");
+    assert!(said.contains(" holds the state directory"), "{said}");
+    daemon.stop(&[]).ok();
+    let said = doctor(&state_dir);
+    assert!(said.contains("krond run --config JOBS --state-dir"), "{said}");
+    assert!(said.contains("nobody holds the state directory"), "{said}");
 }

@@ -153,6 +153,11 @@ extern "C" fn to_gate_and_beyond(
     if !say(words, Word::Ready) || !released(gate) {
         leave(NOT_RELEASED);
     }
+    // It may have waited for a while, and its directory may be another by now.
+    if let Err(fault) = enter(prepared) {
+        say(words, Word::Failed(fault));
+        leave(NOT_EXECUTED);
+    }
     let errno = execute(prepared);
     say(words, Word::Failed(Fault { stage: Stage::Exec, errno }));
     leave(NOT_EXECUTED);
@@ -183,7 +188,11 @@ fn prepare(
             return Err(Fault { stage: Stage::NoNewPrivileges, errno: 0 });
         }
     }
-    // As the user the command runs as: it must not be put where that user cannot go.
+    enter(prepared)
+}
+
+/// As the user the command runs as: it must not be put where that user cannot go.
+fn enter(prepared: &Prepared) -> Result<(), Fault> {
     rustix::process::chdir(prepared.cwd.as_c_str()).map_err(at(Stage::Directory))
 }
 

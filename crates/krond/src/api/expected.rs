@@ -7,22 +7,24 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use kron_core::UtcSecond;
+use kron_core::{Decision, UtcSecond};
+use kron_state::{ExitStatus, PeriodRef};
 
 use super::failure::Failure;
 use super::handlers::ask;
 use super::view::{ExpectedJobView, ExpectedView};
-use crate::daemon::Handle;
-use crate::machine::{JobView, Reply, Request};
+use crate::daemon::{Handle, clock};
+use crate::machine::{Definition, JobView, RUNNING, Reply, Request};
 use crate::metrics::{describe, label};
 
 /// The least grace: a start takes a moment, and so does whoever watches.
 const GRACE_LEAST_S: i64 = 60;
 
-/// By when a job's next run must have begun, if all is well.
-fn expected(job: &JobView) -> Option<ExpectedJobView> {
+/// By when a job's next run must have begun, if all is well: that of the period that is due and
+/// has not begun yet, so that whoever watches sees it become overdue, or else of the next.
+fn expected(job: &JobView, now: UtcSecond) -> Option<ExpectedJobView> {
     let definition = job.definition.as_ref().filter(|_| job.suspension.is_none())?;
-    let next = job.next.as_ref()?;
+    let next = waiting(job, definition, now).or(job.next)?;
     let chosen = next.chosen?;
     let deadline = definition.job.timing.policy.deadline.get_signed();
     let grace = deadline.max(GRACE_LEAST_S);
@@ -33,6 +35,19 @@ fn expected(job: &JobView) -> Option<ExpectedJobView> {
         grace_seconds: grace as u64,
         expected_by: chosen.saturating_add(grace),
     })
+}
+
+/// The period that has fallen due and has neither begun nor got an outcome.
+fn waiting(job: &JobView, definition: &Definition, now: UtcSecond) -> Option<Decision> {
+    let decision = definition.job.timing.current_at(now)?;
+    let chosen = decision.chosen?;
+    let past = &job.past;
+    let since = [past.created_at, past.effective_from, past.resumed_at].into_iter().flatten().max();
+    let period = PeriodRef::Period(decision.nominal);
+    let has_begun = job.active.iter().any(|run| run.period == period && run.stage == RUNNING);
+    let is_open = past.last_handled.is_none_or(|handled| decision.nominal > handled)
+        && since.is_none_or(|since| chosen > since);
+    (is_open && !has_begun).then_some(decision)
 }
 
 async fn jobs(handle: &Handle) -> Result<Vec<JobView>, Failure> {
@@ -46,7 +61,8 @@ async fn jobs(handle: &Handle) -> Result<Vec<JobView>, Failure> {
 /// `GET /api/v1/expected`
 pub(super) async fn feed(State(handle): State<Handle>) -> Result<Json<ExpectedView>, Failure> {
     let jobs = jobs(&handle).await?;
-    Ok(Json(ExpectedView { jobs: jobs.iter().filter_map(expected).collect() }))
+    let now = clock::now().wall;
+    Ok(Json(ExpectedView { jobs: jobs.iter().filter_map(|job| expected(job, now)).collect() }))
 }
 
 /// `GET /metrics`
@@ -59,7 +75,7 @@ pub(super) async fn metrics(State(handle): State<Handle>) -> Result<Response, Fa
     // Writing to a `String` cannot fail.
     let _ = write_daemon(&mut out, &status);
     let _ = handle.metrics().write(&mut out);
-    let _ = write_jobs(&mut out, &jobs);
+    let _ = write_jobs(&mut out, &jobs, clock::now().wall);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response())
 }
 
@@ -86,32 +102,50 @@ fn write_daemon(out: &mut String, status: &crate::machine::StatusView) -> std::f
     Ok(())
 }
 
-fn write_jobs(out: &mut String, jobs: &[JobView]) -> std::fmt::Result {
-    type Value = fn(&JobView) -> Option<i64>;
-    let rows: [(&str, &str, Value); 5] = [
-        ("kron_job_next_run_timestamp_seconds", "The chosen time of the next period.", |job| {
+fn write_jobs(out: &mut String, jobs: &[JobView], now: UtcSecond) -> std::fmt::Result {
+    type Value = fn(&JobView, UtcSecond) -> Option<i64>;
+    let rows: [(&str, &str, Value); 8] = [
+        ("kron_job_next_run_timestamp_seconds", "The chosen time of the next period.", |job, _| {
             job.next.as_ref().filter(|_| job.suspension.is_none())?.chosen.map(UtcSecond::unix)
         }),
         (
             "kron_job_expected_by_timestamp_seconds",
             "When the next run must have begun, if all is well.",
-            |job| expected(job).map(|expected| expected.expected_by.unix()),
+            |job, now| expected(job, now).map(|expected| expected.expected_by.unix()),
         ),
-        ("kron_job_active_runs", "Runs of the job that have not ended.", |job| {
+        ("kron_job_last_start_timestamp_seconds", "When its latest run began.", |job, _| {
+            job.last.as_ref()?.started_at.map(UtcSecond::unix)
+        }),
+        (
+            "kron_job_last_completion_timestamp_seconds",
+            "When its latest period or run reached its end.",
+            |job, _| job.last.as_ref()?.completed_at.map(UtcSecond::unix),
+        ),
+        (
+            "kron_job_last_succeeded",
+            "Whether its latest period or run that reached its end succeeded.",
+            |job, _| {
+                let last = job.last.as_ref().filter(|last| last.completed_at.is_some())?;
+                Some(i64::from(last.status == Some(ExitStatus::ExitCode(0))))
+            },
+        ),
+        ("kron_job_active_runs", "Runs of the job that have not ended.", |job, _| {
             Some(job.active.len() as i64)
         }),
-        ("kron_job_suspended", "Whether the job is suspended.", |job| {
+        ("kron_job_suspended", "Whether the job is suspended.", |job, _| {
             Some(i64::from(job.suspension.is_some()))
         }),
-        ("kron_job_failing_starts", "Attempts to start the current period that failed.", |job| {
-            Some(job.failing.as_ref().map_or(0, |(attempts, _)| i64::from(*attempts)))
-        }),
+        (
+            "kron_job_failing_starts",
+            "Attempts to start the current period that failed.",
+            |job, _| Some(job.failing.as_ref().map_or(0, |(attempts, _)| i64::from(*attempts))),
+        ),
     ];
     for (name, help, value) in rows {
         describe(out, name, help, "gauge")?;
         for job in jobs {
-            if let Some(value) = value(job) {
-                writeln!(out, "{name}{{job=\"{}\"}} {value}", label(&job.identity))?;
+            if let Some(value) = value(job, now) {
+                writeln!(out, "{name}{{identity=\"{}\"}} {value}", label(&job.identity))?;
             }
         }
     }

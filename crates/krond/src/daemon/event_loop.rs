@@ -236,6 +236,7 @@ impl EventLoop {
                 self.own.events.push_back(event);
             }
             Done::Told { id, result } => {
+                self.runs.reap_if_due();
                 if result.is_err() {
                     self.shared.metrics.hook_failures.fetch_add(1, Ordering::Relaxed);
                 }

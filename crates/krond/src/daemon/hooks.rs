@@ -1,13 +1,14 @@
-//! Telling hooks, in a few threads: commands take their time, and the network even more.
+//! Telling hooks, each in threads of its own: commands take their time, and the network even more.
 //!
 //! A command is run as jobs are, under a supervisor, without a shell, and reads what it is told on
 //! standard input; it was told when it exits with 0. A web request carries the same text; it was
 //! told when the answer is a success. Nothing is followed anywhere else: an address that answers
 //! with another one was not told. Which hooks are told what, and when again, is the machine's.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kron_config::{Hook, HookTarget};
@@ -23,8 +24,9 @@ use crate::api;
 use crate::api::view::OutcomeView;
 use crate::log::told;
 
-/// Threads that tell hooks: so many are told at once.
-const THREADS: usize = 4;
+/// How often one hook is told at once. Each has threads of its own, so that one that takes its time
+/// keeps no other waiting.
+const AT_ONCE: usize = 2;
 /// How long a command has between being asked to end and being killed.
 const GRACE: Duration = Duration::from_secs(2);
 /// What a supervisor may need beyond its command's time.
@@ -40,34 +42,89 @@ pub(super) struct Telling {
     pub(super) delivery: Arc<Delivery>,
 }
 
-/// The threads' queue. Dropping it ends them when it is empty.
+/// What hooks have still to be told, and the threads that do it.
 #[derive(Debug)]
 pub(super) struct Hooks {
-    sender: mpsc::Sender<Telling>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    waiting: Mutex<HashMap<String, Waiting>>,
+    host: Host,
+    path: String,
+    results: Results,
+}
+
+/// What one hook has still to be told. Its threads end when that is nothing.
+#[derive(Debug, Default)]
+struct Waiting {
+    tellings: VecDeque<Telling>,
+    threads: usize,
 }
 
 impl Hooks {
-    pub(super) fn start(host: Host, path: String, results: &Results) -> io::Result<Hooks> {
-        let (sender, receiver) = mpsc::channel::<Telling>();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let host = Arc::new((host, path));
-        for number in 1..=THREADS {
-            let (receiver, host, results) = (receiver.clone(), host.clone(), results.clone());
-            worker::spawn(format!("hook-{number}"), move || {
-                loop {
-                    let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(telling) = next else { return };
-                    let result = tell(&telling, &host.0, &host.1);
-                    results.send(Done::Told { id: telling.delivery.id, result });
-                }
-            })?;
-        }
-        Ok(Hooks { sender })
+    pub(super) fn new(host: Host, path: String, results: Results) -> Hooks {
+        Hooks { shared: Arc::new(Shared { waiting: Mutex::default(), host, path, results }) }
     }
 
     pub(super) fn order(&self, telling: Telling) {
-        // The threads live as long as this sender does.
-        let _ = self.sender.send(telling);
+        let name = telling.hook.name.clone();
+        {
+            let mut waiting = self.shared.lock();
+            let waiting = waiting.entry(name.clone()).or_default();
+            waiting.tellings.push_back(telling);
+            if waiting.threads == AT_ONCE {
+                return;
+            }
+            waiting.threads += 1;
+        }
+        let shared = self.shared.clone();
+        let thread = name.clone();
+        if let Err(error) = worker::spawn("hook".to_owned(), move || shared.tell_all(&thread)) {
+            self.shared.not_now(&name, &error);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a hook whatever it has to be told, until that is nothing.
+    fn tell_all(&self, name: &str) {
+        while let Some(telling) = self.next(name) {
+            let result = tell(&telling, &self.host, &self.path);
+            self.results.send(Done::Told { id: telling.delivery.id, result });
+        }
+    }
+
+    fn next(&self, name: &str) -> Option<Telling> {
+        let mut all = self.lock();
+        let waiting = all.get_mut(name)?;
+        let next = waiting.tellings.pop_front();
+        if next.is_none() {
+            waiting.threads -= 1;
+            if waiting.threads == 0 {
+                all.remove(name);
+            }
+        }
+        next
+    }
+
+    /// There was no thread to be had. Unless another is at it, this hook is told later.
+    fn not_now(&self, name: &str, error: &io::Error) {
+        let mut all = self.lock();
+        let Some(waiting) = all.get_mut(name) else { return };
+        waiting.threads -= 1;
+        if waiting.threads == 0 {
+            let untold = all.remove(name).unwrap_or_default();
+            for telling in untold.tellings {
+                let result = Err(format!("there is no thread for it: {error}"));
+                self.results.send(Done::Told { id: telling.delivery.id, result });
+            }
+        }
     }
 }
 
@@ -148,7 +205,10 @@ fn plan(
 
 /// Runs a hook's command to its end. Nothing of it is recorded: a hook may be told twice.
 fn run(plan: &Plan, host: &Host, timeout: Duration) -> Result<(), String> {
-    let supervisor = host.launcher.launch(plan).map_err(|error| told(&error))?;
+    let supervisor = {
+        let _no_reaping = host.nursery.read().unwrap_or_else(PoisonError::into_inner);
+        host.launcher.launch(plan).map_err(|error| told(&error))?
+    };
     let until = clock::now().boot + timeout + GRACE + PATIENCE;
     let result = loop {
         let left = until.saturating_sub(clock::now().boot);
@@ -195,6 +255,8 @@ fn post(
 ) -> Result<(), String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
+        // Nothing is taken from the daemon's environment.
+        .proxy(None)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .http_status_as_error(false)

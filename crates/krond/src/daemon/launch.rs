@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use kron_config::{DaemonSettings, Limit as ConfigLimit, Output as ConfigOutput, Resource};
@@ -43,7 +43,13 @@ pub(super) struct Host {
     pub(super) open_files: (Option<u64>, Option<u64>),
     /// How the daemon's log is written, which supervisors share.
     pub(super) log_format: LogFormat,
+    /// Held while a child is started whose number the loop does not know.
+    pub(super) nursery: Nursery,
 }
+
+/// Children are reaped by the loop alone, and not while somebody holds this for reading: a child
+/// that has just been started must not vanish before it is held.
+pub(super) type Nursery = Arc<RwLock<()>>;
 
 /// Starts supervisors from this program, or from the one that is running. A library that was
 /// preloaded into the daemon, such as another clock, is preloaded into them too; commands see

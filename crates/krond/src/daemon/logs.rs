@@ -137,6 +137,10 @@ fn existing(directory: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::
     }
 }
 
+fn is_active(active: &ActiveRuns, run: &RunId) -> bool {
+    active.lock().unwrap_or_else(PoisonError::into_inner).contains(run)
+}
+
 /// Removes the logs that are too many or too old.
 fn prune(
     directory: &Path,
@@ -150,6 +154,10 @@ fn prune(
         let name = entry.file_name();
         let run = name.to_str().and_then(|name| name.strip_suffix(LOG_SUFFIX));
         let Some(run) = run.and_then(|run| RunId::try_from(run.to_owned()).ok()) else { continue };
+        // One that is still written is neither counted nor removed.
+        if is_active(active, &run) {
+            continue;
+        }
         let metadata = entry.metadata()?;
         logs.push((metadata.modified()?, run, entry.path()));
     }
@@ -165,7 +173,7 @@ fn prune(
             continue;
         }
         // Looked at as late as can be: a run that starts now is in the set before its log exists.
-        if active.lock().unwrap_or_else(PoisonError::into_inner).contains(run) {
+        if is_active(active, run) {
             continue;
         }
         match fs::remove_file(path) {
@@ -224,6 +232,13 @@ mod tests {
         prune(dir.path(), &settings(2, 1_000), &active, now).unwrap();
         let name = |bits| format!("{}.log", RunId::from_bits(bits));
         assert_eq!(left(dir.path()), [name(1), name(4), name(5), "notes.txt".to_owned()]);
+
+        // One that stands at its gate takes nobody's place.
+        let waiting = log(dir.path(), 6, now.unix());
+        active.lock().unwrap().insert(waiting);
+        prune(dir.path(), &settings(2, 1_000), &active, now).unwrap();
+        assert_eq!(left(dir.path()).len(), 5, "{:?}", left(dir.path()));
+        fs::remove_file(dir.path().join(name(6))).unwrap();
 
         active.lock().unwrap().clear();
         prune(dir.path(), &settings(20, 15), &active, now).unwrap();

@@ -19,7 +19,7 @@ use kron_state::{ActiveState, ExitStatus, PeriodRef, Process, RunId, RunRead, Ru
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
 use super::clock;
-use super::launch::category_of;
+use super::launch::{Nursery, category_of};
 use super::logs::ActiveRuns;
 use super::poll::{Poll, Token};
 use super::sync_queue::RunOf;
@@ -40,6 +40,7 @@ pub(super) struct Runs {
     reap_due: bool,
     boot_id: String,
     active: ActiveRuns,
+    nursery: Nursery,
     metrics: Arc<Metrics>,
     log: Log,
 }
@@ -149,6 +150,7 @@ impl Runs {
     pub(super) fn new(
         boot_id: String,
         active: ActiveRuns,
+        nursery: Nursery,
         metrics: Arc<Metrics>,
         log: Log,
     ) -> Runs {
@@ -161,6 +163,7 @@ impl Runs {
             reap_due: false,
             boot_id,
             active,
+            nursery,
             metrics,
             log,
         }
@@ -211,9 +214,7 @@ impl Runs {
         result: Result<Supervisor, StartFailure>,
     ) -> Vec<Step> {
         self.launching_count = self.launching_count.saturating_sub(1);
-        if self.reap_due {
-            self.reap();
-        }
+        self.reap_if_due();
         let Some(live) = self.live.get_mut(run) else { return Vec::new() };
         let supervisor = match result {
             Ok(supervisor) => supervisor,
@@ -648,10 +649,19 @@ impl Runs {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
     }
 
+    /// Reaps children that have ended, if that had to wait.
+    pub(super) fn reap_if_due(&mut self) {
+        if self.reap_due {
+            self.reap();
+        }
+    }
+
     /// Reaps children that have ended: supervisors, and what commands left behind. While one is
     /// being launched its number is not known here yet and it must not vanish, so that waits.
     pub(super) fn reap(&mut self) {
-        self.reap_due = self.launching_count > 0;
+        let nursery = self.nursery.clone();
+        let alone = nursery.try_write();
+        self.reap_due = self.launching_count > 0 || alone.is_err();
         while !self.reap_due {
             let Ok(Some(pid)) =
                 waitid(Id::All, exited() | WaitPidFlag::WNOWAIT).map(|status| status.pid())

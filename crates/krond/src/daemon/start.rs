@@ -105,7 +105,8 @@ impl StartError {
     pub(super) fn hint(&self) -> Option<String> {
         match self {
             StartError::Lock(LockError::Held { .. }) => Some(
-                "one daemon runs per state directory; `kron status` asks it how it is".to_owned(),
+                "one daemon runs per state directory; `kron status`, with its `--state-dir`, asks it how it is"
+                    .to_owned(),
             ),
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
             StartError::Socket(error) => error.hint().map(str::to_owned),
@@ -179,15 +180,17 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let sync_threads = usize::from(options.sync_threads);
     let sync = SyncPool::start(sync_threads, store.clone(), results.clone(), metrics.clone(), log)
         .map_err(&thread)?;
+    let nursery = launch::Nursery::default();
     let host = Host {
         state_dir: state_dir.clone(),
         logs,
         launcher,
         open_files,
         log_format: log.format().into(),
+        nursery: nursery.clone(),
     };
     let launchers = Launchers::start(host.clone(), &results).map_err(&thread)?;
-    let hooks = Hooks::start(host, found.settings.path.clone(), &results).map_err(&thread)?;
+    let hooks = Hooks::new(host, found.settings.path.clone(), results.clone());
     let retention =
         logs::start_retention(state_dir.clone(), active.clone(), log).map_err(&thread)?;
     let reloads = reload::start(sources.clone(), results, log).map_err(&thread)?;
@@ -227,7 +230,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         machine,
         poll,
         inbox,
-        runs: Runs::new(boot_id, active, metrics, log),
+        runs: Runs::new(boot_id, active, nursery, metrics, log),
         sync,
         launchers,
         hooks,

@@ -179,7 +179,7 @@ impl Machine {
         }
         self.archive.shrink_to_fit();
         self.leave_the_future(now);
-        let job_count = self.names.len() as u64;
+        let job_count = self.jobs.iter().filter(|job| job.definition.is_some()).count() as u64;
         let generation = self.generation;
         self.push(Action::Epoch(EpochEvent::Load { jobs: job_count, generation }));
         self.log(

@@ -23,6 +23,9 @@ use super::{Action, Machine, Pending, RequestId, STALL, Urgency};
 /// How long a run has between being asked to end and being killed, where nothing else is said.
 pub(super) const GRACE_DEFAULT: Seconds = Seconds::new(10);
 
+/// What the stage of a run is called that was let go.
+pub(crate) const RUNNING: &str = "running";
+
 /// A run that has not ended.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -78,7 +81,7 @@ impl Stage {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Stage::Launching | Stage::Recording => "starting",
-            Stage::Released | Stage::Running | Stage::Adopted => "running",
+            Stage::Released | Stage::Running | Stage::Adopted => RUNNING,
         }
     }
 
@@ -299,15 +302,18 @@ impl Machine {
                 job.failing = None;
             }
         }
-        job.tell_last(Last {
-            period: period.clone(),
-            outcome: Outcome::Executed,
-            reason: None,
-            ending: None,
-            status: None,
-            started_at,
-            completed_at: None,
-        });
+        // How the one before ended is told until this one has.
+        if job.last.is_none() {
+            job.tell_last(Last {
+                period: period.clone(),
+                outcome: Outcome::Executed,
+                reason: None,
+                ending: None,
+                status: None,
+                started_at,
+                completed_at: None,
+            });
+        }
     }
 
     /// Supervisor and command are gone, or the supervisor has reported the end.
@@ -431,12 +437,15 @@ impl Machine {
         self.commit(index, changes, Rank::Finish, Pending::Acknowledge(id.clone()));
         let job = &mut self.jobs[index.at()];
         job.recent.push(kron_state::RecentEvent::of_run(ending, status));
-        let newest = job.last.as_ref().is_some_and(|last| last.period == run.period);
-        if newest && let Some(last) = &mut job.last {
-            last.ending = Some(ending);
-            last.status = status;
-            last.completed_at = Some(at);
-        }
+        job.tell_last(Last {
+            period: run.period.clone(),
+            outcome: Outcome::Executed,
+            reason: None,
+            ending: Some(ending),
+            status,
+            started_at: run.started_at,
+            completed_at: Some(at),
+        });
         let identity = job.identity.clone();
         let level = match (ending, status) {
             (Ending::Exited, Some(ExitStatus::ExitCode(0))) => Level::Info,

@@ -96,3 +96,29 @@ fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
     krond.stop();
     assert!(world.run_records().is_empty(), "what they left is cleared away");
 }
+
+#[test]
+fn a_directory_that_changes_while_a_burst_stands_ready_is_looked_up_again() {
+    let (schedule, _) = due_in(6);
+    let mut world = World::new(&format!(
+        r#"
+        [job.here]
+        schedule = "{schedule} @policy(deadline=20s)"
+        command = "pwd -P > {{dir}}/where"
+        shell = true
+        cwd = "{{dir}}/current"
+        "#
+    ));
+    world.burst = 1;
+    for name in ["old", "new"] {
+        std::fs::create_dir(world.witness(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(world.witness("old"), world.witness("current")).unwrap();
+    let krond = world.start();
+    eventually("it stands ready", || (supervisors(&krond).len() == 1).then_some(()));
+    std::fs::remove_file(world.witness("current")).unwrap();
+    std::os::unix::fs::symlink(world.witness("new"), world.witness("current")).unwrap();
+    let place = eventually("it runs", || world.testimony("where").first().cloned());
+    assert!(place.ends_with("/new"), "{place}");
+    krond.stop();
+}

@@ -132,3 +132,35 @@ fn a_web_request_carries_what_happened_and_is_repeated() {
     let body = |request: &str| request.split_once("\r\n\r\n").unwrap().1.to_owned();
     assert_eq!(body(&first), body(&second));
 }
+
+#[test]
+fn a_hook_that_takes_its_time_keeps_no_other_waiting() {
+    // Whoever connects is kept waiting.
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", deaf.local_addr().unwrap());
+    let world = World::new(&format!(
+        r#"
+        [job.sad]
+        schedule = "* * * * * *"
+        command = "exit 3"
+        shell = true
+
+        [hook.deaf]
+        on = ["failed"]
+        url = "{url}"
+
+        [hook.pager]
+        on = ["failed"]
+        {}
+        "#,
+        keeper("exit 0")
+    ));
+    let mut krond = world.start();
+    // Many more than are told at once.
+    for _ in 0..8 {
+        let notified = krond.wait_for("notified");
+        assert_eq!(notified["hook"], "pager");
+    }
+    let failed = krond.events("notification_failed");
+    assert!(failed.is_empty(), "the other one has not been given up yet: {failed:?}");
+}

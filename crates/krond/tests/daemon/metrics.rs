@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Krond, World, eventually};
+use crate::harness::{Krond, World, due_in, eventually};
 
 const JOBS: &str = r#"
     [job."every \"second\""]
@@ -67,13 +67,16 @@ fn metrics_count_what_happens_and_say_what_is_next() {
     assert_eq!(value(&text, "kron_jobs_suspended"), Some(1.0));
     assert!(value(&text, "kron_start_lateness_seconds_count") >= Some(1.0), "{text}");
     assert!(value(&text, "kron_start_lateness_seconds_bucket{le=\"2.5\"}") >= Some(1.0), "{text}");
+    let of_job = |name: &str| value(&text, &format!("{name}{{identity=\"every \\\"second\\\"\"}}"));
+    assert_eq!(of_job("kron_job_last_succeeded"), Some(0.0), "{text}");
+    assert!(of_job("kron_job_last_start_timestamp_seconds") > Some(1.7e9), "{text}");
     assert!(value(&text, "kron_state_write_seconds_count") >= Some(1.0), "{text}");
-    let job = r#"{job="every \"second\""}"#;
+    let job = r#"{identity="every \"second\""}"#;
     let next = value(&text, &format!("kron_job_next_run_timestamp_seconds{job}"));
     assert!(next.is_some(), "{text}");
     let expected = value(&text, &format!("kron_job_expected_by_timestamp_seconds{job}"));
     assert_eq!(expected.unwrap() - next.unwrap(), 60.0);
-    let asleep = r#"kron_job_next_run_timestamp_seconds{job="asleep"}"#;
+    let asleep = r#"kron_job_next_run_timestamp_seconds{identity="asleep"}"#;
     assert_eq!(value(&text, asleep), None, "what is suspended is not expected");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
@@ -113,4 +116,22 @@ fn an_address_that_is_taken_refuses_the_start() {
     assert_eq!(krond.wait().code(), Some(6));
     let said = krond.said.concat();
     assert!(said.contains(&address) && said.contains("refused_to_start"), "{said}");
+}
+
+#[test]
+fn a_period_that_does_not_begin_is_seen_to_be_overdue() {
+    let (schedule, nominal) = due_in(1);
+    let world = World::new(&format!(
+        r#"
+        [job.late]
+        schedule = "{schedule} @policy(deadline=10m)"
+        command = ["/no/such/program"]
+        "#
+    ));
+    let mut krond = world.start();
+    krond.wait_for("start_failed");
+    let (_, feed) = world.ask("GET", "/api/v1/expected", "");
+    assert_eq!(feed["jobs"][0]["period_id"], nominal.as_str(), "{feed}");
+    let (_, job) = world.ask("GET", "/api/v1/jobs/late", "");
+    assert_ne!(job["next"]["period_id"], nominal.as_str(), "{job}");
 }
