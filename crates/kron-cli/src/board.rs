@@ -31,6 +31,10 @@ const WIDTHS_USUAL: [usize; COLUMNS] = [0, 0, 8, 9, 4, 26, 10, 11];
 const CUTS: [bool; COLUMNS] = [true, true, false, false, false, true, false, true];
 /// The order in which columns are left out: nominal, schedule, now, recent, chosen, last.
 const LEFT_OUT: [usize; 6] = [2, 1, 7, 6, 3, 5];
+/// How the identity of a crontab's entry begins.
+const CRONTAB: &str = "crontab/";
+/// Characters of its command that are shown.
+const COMMAND_CHARS_MAX: usize = 40;
 /// The events that are shown.
 const EVENTS_MAX: usize = 10;
 
@@ -140,7 +144,7 @@ fn row(job: &JobView, now: UtcSecond, style: &Style) -> [Cell; COLUMNS] {
         .map_or_else(String::new, |definition| schedule_words::words(&definition.expression));
     let [nominal, next, ahead] = next(job, &zone, now);
     [
-        Cell::of(&job.identity, Paint::Strong),
+        Cell::of(&name(job), Paint::Strong),
         Cell::of(&schedule, Paint::Plain),
         nominal,
         next,
@@ -149,6 +153,19 @@ fn row(job: &JobView, now: UtcSecond, style: &Style) -> [Cell; COLUMNS] {
         recent(job, style),
         now_words(job, now),
     ]
+}
+
+/// What people know the job by: its name, and for an entry of a crontab, which has none, also the
+/// beginning of its command.
+fn name(job: &JobView) -> String {
+    let command = job.definition.as_ref().map(|definition| definition.command.as_slice());
+    match command {
+        Some([.., line]) if job.identity.starts_with(CRONTAB) => {
+            let line: String = line.chars().take(COMMAND_CHARS_MAX).collect();
+            format!("{} {line}", job.identity)
+        }
+        _ => job.identity.clone(),
+    }
 }
 
 /// When the next period is nominally, when it is due, and how long that is.

@@ -173,3 +173,15 @@ fn colours_add_nothing_but_themselves() {
     }
     assert_eq!(plain, shown(&Style::default()));
 }
+
+#[test]
+fn an_entry_of_a_crontab_is_known_by_its_command() {
+    let mut entry = job("crontab/root/8781080fd1d48771", "0 3 * * *", "UTC", json!({}));
+    let command = ["/bin/sh", "-c", "/usr/local/bin/backup --full --to /srv/backups/nightly"];
+    if let Some(definition) = &mut entry.definition {
+        definition.command = command.map(str::to_owned).to_vec();
+    }
+    let lines = table(&[&entry], at(NOW), &Style { width: None, ..Style::default() });
+    let name = "crontab/root/8781080fd1d48771 /usr/local/bin/backup --full --to /srv/b  ";
+    assert!(lines[1].starts_with(name), "{}", lines[1]);
+}
