@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 use kron_core::{Host, TimingParser};
 
-use crate::crontab::fields_of;
+use crate::crontab::{fields_of, is_entry};
 use crate::diagnostic::Diagnostic;
 use crate::job::{Action, Job};
 use crate::load::{CrontabOwner, Format, Loader, Options};
@@ -47,7 +47,11 @@ pub struct Imported {
     pub notes: Vec<ImportNote>,
     /// How many jobs the file has.
     pub jobs: usize,
-    /// Whether there were so many bad lines that the rest was not read.
+    /// How many lines of the crontab have become nothing, told one by one or not.
+    pub lines_left_out: usize,
+    /// Whether anything in it is an entry, of whatever fate, or at least nothing is bad.
+    pub is_crontab: bool,
+    /// Whether there were so many jobs that the rest was not read.
     pub cut_short: bool,
 }
 
@@ -108,6 +112,7 @@ impl Importer {
             said.entry(line).or_default().push(diagnostic);
         }
         let mut page = Page::begin(source, &self.options);
+        let mut lines_left_out = 0;
         let copied = source.text().starts_with(MASTER_MARK);
         for index in 0..source.line_count() {
             let text = source.text()[source.line_range(index)].trim();
@@ -129,15 +134,26 @@ impl Importer {
                 notes
                     .push(ImportNote::differs(number, "it has become the `@tz` of the jobs below"));
             }
+            let is_told = notes.iter().any(|note| note.fate == Fate::LeftOut);
             page.quote(number, text, notes);
             if let Some(job) = job {
                 self.write_job(&mut page, job, text);
+            } else if is_told {
+                lines_left_out += 1;
+            } else if is_entry(text) {
+                // Its zone is unknown, or it is one of too many bad lines.
+                lines_left_out += 1;
+                page.line("#   left out, as is said above");
+                page.end_block();
             }
         }
+        let entries = loaded.jobs.len() + loaded.entries_without_time;
         Imported {
             toml: page.toml,
             notes: page.notes,
             jobs: loaded.jobs.len(),
+            lines_left_out,
+            is_crontab: entries > 0 || lines_left_out == 0,
             cut_short: loaded.cut_short,
         }
     }

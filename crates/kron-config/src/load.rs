@@ -19,8 +19,9 @@ use crate::{crontab, krontab, toml_file};
 
 /// Bytes a line of a krontab or crontab may have.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Errors after which nothing more is read.
-const ERRORS_MAX: usize = 1_000;
+/// Errors of native texts after which nothing more is read, and errors of crontabs that are told one
+/// by one; further ones are counted, file by file.
+pub(crate) const ERRORS_MAX: usize = 1_000;
 /// Warnings that are kept; further ones are left out, and forbid nothing.
 const WARNINGS_MAX: usize = 1_000;
 /// Jobs one load may have.
@@ -102,12 +103,25 @@ pub struct Loader {
     hook_places: HashMap<Box<str>, Location>,
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
+    /// Sound crontab entries that have no time to run at.
+    entries_without_time: usize,
     diagnostics: Vec<Diagnostic>,
-    error_count: usize,
-    /// Whether there were so many errors that the rest was not read.
+    warning_count: usize,
+    native_error_count: usize,
+    crontab_errors: ErrorCounts,
+    /// Whether there were so many native errors, or jobs, that the rest was not read.
     cut_short: bool,
-    native_errors: bool,
+    refused: bool,
     in_crontab: bool,
+}
+
+/// How many errors crontabs have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorCounts {
+    /// Those among the diagnostics.
+    pub(crate) told: usize,
+    /// Those that were too many.
+    pub(crate) untold: usize,
 }
 
 /// What a [`Loader`] found.
@@ -119,17 +133,20 @@ pub struct Loaded {
     pub daemon: DaemonSettings,
     /// Every fault and doubt, in the order of their texts.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether there were so many errors that the rest was not read.
+    /// Whether there were so many errors in native texts, or so many jobs, that the rest was not
+    /// read. No number of bad crontab lines does that.
     pub cut_short: bool,
-    native_errors: bool,
+    /// Sound crontab entries that have no time to run at: `@reboot`, and those of an unknown zone.
+    pub(crate) entries_without_time: usize,
+    refused: bool,
 }
 
 impl Loaded {
-    /// Whether the jobs may be scheduled: no native text has an error. Bad lines of crontab files
-    /// are left out and spoil nothing else.
+    /// Whether the jobs may be scheduled: no native text has an error, and there are not too many
+    /// jobs. Bad lines of crontab files are left out and spoil nothing else, however many they are.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        !self.native_errors && !self.cut_short
+        !self.refused
     }
 
     /// Whether anything at all is an error.
@@ -159,10 +176,13 @@ impl Loader {
             daemon_places: HashMap::new(),
             hook_places: HashMap::new(),
             crontab_entries: HashMap::new(),
+            entries_without_time: 0,
             diagnostics: Vec::new(),
-            error_count: 0,
+            warning_count: 0,
+            native_error_count: 0,
+            crontab_errors: ErrorCounts::default(),
             cut_short: false,
-            native_errors: false,
+            refused: false,
             in_crontab: false,
         }
     }
@@ -180,13 +200,12 @@ impl Loader {
     /// Notes that a crontab could not be read and is left out. As with a bad line of one, nothing
     /// else is spoiled by it.
     pub fn leave_out(&mut self, path: &Path, error: &ReadError) {
-        self.in_crontab = true;
         let cause =
             std::error::Error::source(error).map_or(String::new(), |why| format!(": {why}"));
         let message = format!("{error}{cause}; the file is left out");
         let mut finding = Finding::error(error.category(), 0..0, message);
         finding.help = error.hint();
-        self.report(&Source::new(&path.to_string_lossy(), ""), finding);
+        self.tell_of_file(&Source::new(&path.to_string_lossy(), ""), finding);
     }
 
     /// Everything that was found.
@@ -197,7 +216,8 @@ impl Loader {
             daemon: self.daemon,
             diagnostics: self.diagnostics,
             cut_short: self.cut_short,
-            native_errors: self.native_errors,
+            entries_without_time: self.entries_without_time,
+            refused: self.refused,
         }
     }
 
@@ -227,18 +247,48 @@ impl Loader {
     }
 
     pub(crate) fn report(&mut self, source: &Source, finding: Finding) {
-        let warning_count = self.diagnostics.len() - self.error_count;
-        if finding.is_error() {
-            self.native_errors |= !self.in_crontab;
-            if self.error_count == ERRORS_MAX {
-                self.cut_short = true;
-                return;
+        self.report_for_later(source, finding);
+    }
+
+    /// Reports what more may become known about: its index for [`Loader::add_to`], unless it is one
+    /// of too many.
+    pub(crate) fn report_for_later(&mut self, source: &Source, finding: Finding) -> Option<usize> {
+        let (count, most) = match (finding.is_error(), self.in_crontab) {
+            (false, _) => (&mut self.warning_count, WARNINGS_MAX),
+            (true, true) => (&mut self.crontab_errors.told, ERRORS_MAX),
+            (true, false) => {
+                self.refused = true;
+                self.cut_short |= self.native_error_count == ERRORS_MAX;
+                (&mut self.native_error_count, ERRORS_MAX)
             }
-            self.error_count += 1;
-        } else if warning_count == WARNINGS_MAX {
-            return;
+        };
+        if *count == most {
+            self.crontab_errors.untold += usize::from(finding.is_error() && self.in_crontab);
+            return None;
         }
+        *count += 1;
         self.diagnostics.push(Diagnostic::in_source(source, finding));
+        Some(self.diagnostics.len() - 1)
+    }
+
+    /// Appends to the message of a diagnostic.
+    pub(crate) fn add_to(&mut self, index: usize, words: &str) {
+        self.diagnostics[index].message.push_str(words);
+    }
+
+    /// Reports an error about the whole of a crontab. No file has more than one such error, so they
+    /// are told however many there are.
+    pub(crate) fn tell_of_file(&mut self, source: &Source, finding: Finding) {
+        self.diagnostics.push(Diagnostic::in_source(source, finding));
+    }
+
+    pub(crate) fn crontab_errors(&self) -> ErrorCounts {
+        self.crontab_errors
+    }
+
+    /// Counts a sound crontab entry that has no time to run at.
+    pub(crate) fn count_entry_without_time(&mut self) {
+        self.entries_without_time += 1;
     }
 
     /// Reports what was found about one job, in the order of its text; `false` when any of it is
@@ -308,6 +358,7 @@ impl Loader {
             let message = format!("more than {JOBS_MAX} jobs");
             self.report(source, Finding::validation(name_span, message));
             self.cut_short = true;
+            self.refused = true;
             return;
         }
         self.places.insert(job.timing.placement().shared_identity(), job.origin.clone());

@@ -256,11 +256,53 @@ fn entries_under_an_unknown_zone_run_at_no_other_zones_time() {
         &user(),
         "0 1 * * * a\nCRON_TZ=Europe/Pariss\n0 2 * * * b\n0 3 * * * @tz(UTC) c\nCRON_TZ=UTC\n0 4 * * * d\n",
         3,
+        &["2:9 unknown time zone `Europe/Pariss`; 1 entry up to the next `CRON_TZ` is left out"],
+    );
+    // Each is counted once, and what is wrong with an entry itself is told once.
+    check_faults(
+        &user(),
+        "CRON_TZ=US/Nowhere\n0 1 * * * a\n61 * * * * b\nA=b\n0 2 * * * c\nCRON_TZ=Mars\nCRON_TZ='UTC\n0 3 * * * d\n",
+        0,
         &[
-            "2:9 unknown time zone `Europe/Pariss`",
-            "3:1 left out, because the `CRON_TZ` above it is not a zone",
+            "1:9 unknown time zone `US/Nowhere`; 2 entries up to the next `CRON_TZ` are left out",
+            "3:1 `61` is outside the minute field",
+            "6:9 unknown time zone `Mars`",
+            "7:9 a value that is only partly in quotes; 1 entry up to the next `CRON_TZ` is left out",
         ],
     );
+    // One that cannot be read at all is no zone either.
+    check_faults(
+        &user(),
+        "CRON_TZ=Asia/Tokyo\nCRON_TZ=Am\u{fffd}rica\n0 1 * * * a\nA=\u{fffd}\n0 2 * * * b\n",
+        0,
+        &[
+            "2:11 a line that is not UTF-8; 2 entries up to the next `CRON_TZ` are left out",
+            "4:3 a line that is not UTF-8",
+        ],
+    );
+}
+
+/// As cronie has it, which takes an empty zone for none.
+#[test]
+fn an_empty_zone_is_none() {
+    let text = "CRON_TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=\n0 2 * * * b\nCRON_TZ=Mars\nCRON_TZ=\"\"\n0 3 * * * c\n";
+    for (zone, name) in [(None, "UTC"), (Some("Europe/Paris"), "Europe/Paris")] {
+        let crontab_zone = zone.map(|zone| Zone::named(zone).unwrap());
+        let mut loader = Loader::new(Options { crontab_zone, ..Options::default() });
+        loader.load(&Source::new("tab", text), &user());
+        let loaded = loader.finish();
+        let zones: Vec<&str> =
+            loaded.jobs.iter().map(|job| job.timing.schedule().zone().name()).collect();
+        assert_eq!(zones, ["Asia/Tokyo", name, name]);
+        assert_eq!(
+            said(&loaded),
+            [
+                format!("3:1 warning: `CRON_TZ` is empty: the entries below it are read in {name}"),
+                "5:9 unknown time zone `Mars`".to_owned(),
+                format!("6:1 warning: `CRON_TZ` is empty: the entries below it are read in {name}"),
+            ]
+        );
+    }
 }
 
 /// Debian's cron and cronie were asked what they make of these. They differ only where a warning says
@@ -462,8 +504,60 @@ fn limits() {
     let loaded = load(&user(), &("x\n".repeat(1_000) + "* * * * * x\n"));
     assert_eq!((loaded.jobs.len(), loaded.diagnostics.len(), loaded.cut_short), (1, 1_000, false));
     let loaded = load(&user(), &("x\n".repeat(1_001) + "* * * * * x\n"));
-    assert_eq!((loaded.jobs.len(), loaded.diagnostics.len(), loaded.cut_short), (0, 1_000, true));
-    assert!(!loaded.is_usable());
+    assert_eq!((loaded.jobs.len(), loaded.diagnostics.len(), loaded.cut_short), (1, 1_001, false));
+    assert_eq!(said(&loaded)[1_000], "1001:1 1 more line of this file is left out");
+}
+
+#[test]
+fn bad_lines_without_end_spoil_no_other_line_and_no_other_file() {
+    // Of exactly as many as are read nothing is unread.
+    let loaded = load(&system(), &"x\n".repeat(2_000));
+    assert_eq!(said(&loaded)[1_000], "1001:1 1000 more lines of this file are left out");
+    // An entry is counted even if its zone is one of too many errors.
+    let zones = "x\n".repeat(1_000) + "CRON_TZ=Mars\n* * * * * root x\n";
+    assert_eq!(
+        said(&load(&system(), &zones))[1_000],
+        "1001:1 2 more lines of this file are left out"
+    );
+    let good = "* * * * * root x\n";
+    let mut loader = Loader::new(Options::default());
+    let prose = "prose\n".repeat(1_500);
+    loader.load(&Source::new("prose", &format!("{good}{prose}{good}")), &system());
+    // What has that many is no crontab, and need not be read to its end.
+    let endless = format!("{good}{}{good}", "x\n".repeat(2_000));
+    loader.load(&Source::new("endless", &endless), &system());
+    loader.load(&Source::new("good", &format!("61 * * * * root y\n{good}")), &system());
+    let loaded = loader.finish();
+    assert!(loaded.is_usable() && loaded.has_errors() && !loaded.cut_short);
+    let lines: Vec<String> = loaded.jobs.iter().map(|job| job.origin.to_string()).collect();
+    assert_eq!(lines, ["prose:1:1", "prose:1502:1", "endless:1:1", "good:2:1"]);
+    assert_eq!(loaded.diagnostics.len(), 1_003);
+    let told = |index: usize| {
+        let diagnostic = &loaded.diagnostics[index];
+        format!("{} {}", diagnostic.location.as_ref().unwrap(), diagnostic.message)
+    };
+    assert!(told(999).starts_with("prose:1001:"), "{}", told(999));
+    assert_eq!(told(1_000), "prose:1002:1 500 more lines of this file are left out");
+    assert_eq!(
+        told(1_001),
+        "endless:2:1 2000 more lines of this file are left out, \
+         and what follows from line 2002 on is not read"
+    );
+    assert_eq!(told(1_002), "good:1:1 1 more line of this file is left out");
+}
+
+#[test]
+fn errors_of_native_files_are_told_after_any_number_of_bad_crontab_lines() {
+    let mut loader = Loader::new(Options::default());
+    loader.load(&Source::new("tab", &"x\n".repeat(1_500)), &user());
+    loader.load(&Source::new("jobs.krontab", "@daily command=x\n"), &Format::Krontab);
+    let missing = kron_config::files::ReadError::NotAFile { path: "pipe".into() };
+    loader.leave_out(std::path::Path::new("pipe"), &missing);
+    let loaded = loader.finish();
+    assert!(!loaded.is_usable() && !loaded.cut_short);
+    let last: Vec<&str> =
+        loaded.diagnostics[1_001..].iter().map(|it| &*it.location.as_ref().unwrap().file).collect();
+    assert_eq!(last, ["jobs.krontab", "pipe"]);
 }
 
 #[test]

@@ -160,10 +160,65 @@ fn only_comments_of_the_beginning_that_crontab_writes_are_dropped() {
 
 #[test]
 fn too_many_bad_lines_are_told() {
-    let source = Source::new("bad", &"x\n".repeat(1_001));
+    let source = Source::new("bad", &("x\n".repeat(1_005) + "0 1 * * * root y\n"));
     let imported = Importer::new(Options::default()).import(&source, &CrontabOwner::System);
-    assert!(imported.cut_short);
-    assert_eq!(imported.jobs, 0);
+    assert_eq!((imported.jobs, imported.lines_left_out, imported.cut_short), (1, 1_005, false));
+    assert_eq!(imported.notes.len(), 1_001);
+    assert_eq!(imported.notes[1_000].message, "5 more lines of this file are left out");
+    assert!(
+        imported.toml.contains("# line 1005: x\n#   left out, as is said above\n\n# line 1006:")
+    );
+}
+
+#[test]
+fn entries_of_an_unknown_zone_are_left_out_with_their_zone() {
+    let text = "CRON_TZ=Mars\n0 1 * * * a\n0 2 * * * cat%x\nA=b\nCRON_TZ=\n0 3 * * * c\n";
+    let owner = CrontabOwner::User("ann".to_owned());
+    let imported = check_same("zones", &Source::new("ann", text), &owner, &options("Asia/Tokyo"));
+    assert_eq!((imported.jobs, imported.lines_left_out), (1, 3));
+    let notes: Vec<String> = imported
+        .notes
+        .iter()
+        .map(|note| format!("{} {:?}: {}", note.line, note.fate, note.message))
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            "1 LeftOut: unknown time zone `Mars`; 2 entries up to the next `CRON_TZ` are left out",
+            "5 Differs: `CRON_TZ` is empty: the entries below it are read in Asia/Tokyo",
+        ]
+    );
+    for line in ["2: 0 1 * * * a", "3: 0 2 * * * cat%x"] {
+        let said = format!("# line {line}\n#   left out, as is said above\n");
+        assert!(imported.toml.contains(&said), "{}", imported.toml);
+    }
+}
+
+#[test]
+fn what_is_a_crontab() {
+    let is_crontab = |text: &str| {
+        let source = Source::new("any", text);
+        Importer::new(Options::default()).import(&source, &CrontabOwner::System).is_crontab
+    };
+    for text in [
+        "",
+        "# nothing yet\n",
+        "PATH=/bin\n",
+        "0 1 * * * root x\n",
+        "some prose\n0 1 * * * root x\n",
+        "@reboot root x\n",
+        "CRON_TZ=Mars\n0 1 * * * root x\n",
+    ] {
+        assert!(is_crontab(text), "{text}");
+    }
+    for text in [
+        "some prose\n",
+        "root:*:19000:0:99999:7:::\n",
+        "# c\nA=b\n61 * * * * root x\n",
+        "SHELL=x\n",
+    ] {
+        assert!(!is_crontab(text), "{text}");
+    }
 }
 
 fn field(low: u32, high: u32) -> impl Strategy<Value = String> {

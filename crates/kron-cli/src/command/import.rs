@@ -1,4 +1,8 @@
 //! `kron import`: crontabs into native job files, with what differs said line by line.
+//!
+//! A job file is believed where the crontab might not have been. So what krond would not run from, for
+//! its owner or its mode, is told; of a directory such a file is left out, and so is one that is no
+//! crontab at all. Whoever names a file by itself means it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,6 +14,7 @@ use kron_config::local_zone::local_zone;
 use kron_config::{CrontabOwner, Fate, Format, Imported, Importer, Options, Source};
 use kron_core::Zone;
 use kron_core::finding::excerpt;
+use nix::unistd::geteuid;
 
 use crate::args::ImportArgs;
 use crate::failure::{Exit, Failure};
@@ -32,13 +37,24 @@ pub(crate) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<Exit, Failur
             hint: "say a directory that is there as `--output`".to_owned(),
         });
     }
+    let choice = match args.file.as_ref().is_some_and(|path| path.is_dir()) {
+        true => Choice::Found,
+        false => Choice::Named,
+    };
     let mut left_out = false;
     for crontab in crontabs {
-        let owner = owner(args, &crontab)?;
-        let source = files::read_crontab(&crontab, Trust::Anybody)?;
+        let owner = owner(args, &crontab, choice)?;
+        let Some(source) = read(&crontab, &owner, choice, &mut err)? else {
+            left_out = true;
+            continue;
+        };
         let imported = importer.import(&source, &owner);
-        left_out |= imported.cut_short;
-        left_out |= imported.notes.iter().any(|note| note.fate == Fate::LeftOut);
+        if choice == Choice::Found && !imported.is_crontab {
+            left_out = true;
+            let _ = tell_no_crontab(&mut err, &source, &imported);
+            continue;
+        }
+        left_out |= imported.cut_short || imported.lines_left_out > 0;
         // Whoever cannot be told here finds the same in the file.
         let _ = tell(&mut err, &source, &imported);
         match &args.output {
@@ -51,6 +67,45 @@ pub(crate) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<Exit, Failur
         }
     }
     Ok(if left_out { Exit::No } else { Exit::Ok })
+}
+
+/// How a crontab was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// By whoever asked for it.
+    Named,
+    /// It is in the directory that was asked for.
+    Found,
+}
+
+/// Reads a crontab, and tells when krond would not run from it; `None` when it is left out for that.
+/// Users' crontabs, which krond does not read, belong to their users.
+fn read(
+    crontab: &Path,
+    owner: &CrontabOwner,
+    choice: Choice,
+    err: &mut dyn Write,
+) -> Result<Option<Source>, Failure> {
+    let trust = match owner {
+        CrontabOwner::System => Trust::RootAnd(geteuid().as_raw()),
+        CrontabOwner::User(_) => Trust::Anybody,
+    };
+    let error = match files::read_crontab(crontab, trust) {
+        Err(error @ (ReadError::WrongOwner { .. } | ReadError::Writable { .. })) => error,
+        read => return Ok(Some(read?)),
+    };
+    let file = crontab.display();
+    let _ = match choice {
+        Choice::Found => writeln!(err, "{file}: left out: {error}"),
+        Choice::Named => writeln!(err, "{file}: differs: krond would leave it out: {error}"),
+    };
+    if let Some(hint) = error.hint() {
+        let _ = writeln!(err, "  hint: {hint}");
+    }
+    match choice {
+        Choice::Found => Ok(None),
+        Choice::Named => Ok(Some(files::read_crontab(crontab, Trust::Anybody)?)),
+    }
 }
 
 /// How the crontabs are read. A zone that was not given is told, because everything hangs on it.
@@ -103,7 +158,7 @@ fn kept_for(user: &str) -> Result<PathBuf, Failure> {
 
 /// Whose crontab it is: as was said, or as its name tells. A directory is full of the system's, but
 /// where cron keeps those of users.
-fn owner(args: &ImportArgs, crontab: &Path) -> Result<CrontabOwner, Failure> {
+fn owner(args: &ImportArgs, crontab: &Path, choice: Choice) -> Result<CrontabOwner, Failure> {
     if args.system {
         return Ok(CrontabOwner::System);
     }
@@ -112,7 +167,7 @@ fn owner(args: &ImportArgs, crontab: &Path) -> Result<CrontabOwner, Failure> {
     }
     match files::format_of(crontab) {
         Some(Format::Crontab(owner)) => Ok(owner),
-        _ if args.file.as_ref().is_some_and(|path| path.is_dir()) => Ok(CrontabOwner::System),
+        _ if choice == Choice::Found => Ok(CrontabOwner::System),
         _ => Err(Failure::Unclear {
             message: format!("whose crontab is `{}`?", crontab.display()),
             hint: "say `--user NAME`, or `--system` if each entry names its user".to_owned(),
@@ -164,9 +219,14 @@ fn tell(err: &mut dyn Write, source: &Source, imported: &Imported) -> io::Result
     if imported.cut_short {
         writeln!(err, "{file}: {CUT_SHORT}")?;
     }
-    let left_out = imported.notes.iter().filter(|note| note.fate == Fate::LeftOut);
-    let mut lines: Vec<usize> = left_out.map(|note| note.line).collect();
-    lines.dedup();
-    let (jobs, lines) = (imported.jobs as u64, lines.len() as u64);
+    let (jobs, lines) = (imported.jobs as u64, imported.lines_left_out as u64);
     writeln!(err, "{file}: {}, {} left out", count(jobs, "job"), count(lines, "line"))
+}
+
+/// Says that a file is not what is looked for. It may hold anything, so nothing of it is repeated.
+fn tell_no_crontab(err: &mut dyn Write, source: &Source, imported: &Imported) -> io::Result<()> {
+    let file = source.name();
+    let lines = count(imported.lines_left_out as u64, "line");
+    writeln!(err, "{file}: left out: it has no crontab entry, and {lines} that cannot be read")?;
+    writeln!(err, "  hint: named by itself, it is told line by line")
 }

@@ -1,5 +1,7 @@
 //! Directories for what a test writes.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// A directory that goes when the value does.
@@ -14,10 +16,11 @@ impl Scratch {
         Scratch(dir)
     }
 
-    /// Writes a file and says where it is.
+    /// Writes a file, which nobody else may write whatever the umask, and says where it is.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, content).expect("the file is written");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("its mode is set");
         path.to_str().expect("the path is UTF-8").to_owned()
     }
 

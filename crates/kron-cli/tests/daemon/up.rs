@@ -45,6 +45,26 @@ fn is_alive(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
+/// Whoever is told to compare two columns finds them.
+#[test]
+fn the_sample_names_columns_that_there_are() {
+    let dir = directory();
+    let sample = include_str!("../../src/command/up/sample.toml");
+    std::fs::write(dir.path().join("kron.toml"), sample).expect("it is written");
+    let (_, spread) = sample.split_once("[job.spread]").expect("the job");
+    let (_, description) = spread.split_once("description = ").expect("its description");
+    let description = description.lines().next().expect("a line");
+    let mut named = description.split('`').skip(1).step_by(2);
+    let command = named.next().expect("a command");
+    assert_eq!(command, "kron next");
+    let next = said(dir.path(), &["next", "spread", "--config", "kron.toml"]);
+    let header = next.lines().find(|line| line.contains("window start")).expect(&next);
+    let columns: Vec<&str> = header.split("  ").map(str::trim).collect();
+    let named: Vec<&str> = named.collect();
+    assert_eq!(named.len(), 2, "{description}");
+    assert!(named.iter().all(|name| columns.contains(name)), "{named:?} in {columns:?}");
+}
+
 #[test]
 fn one_command_in_an_empty_directory_shows_jobs_firing() {
     let dir = directory();

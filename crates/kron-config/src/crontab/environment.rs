@@ -27,11 +27,23 @@ pub(super) struct Surroundings {
     shared_env: Option<Arc<[(String, String)]>>,
     /// Bytes of all environments shared so far.
     shared_bytes: usize,
+    /// The zone of entries that no `CRON_TZ` governs.
+    default_zone: Option<Zone>,
     zone: Option<Zone>,
-    /// Whether the last `CRON_TZ` is no zone; then nobody knows when the entries below it run.
-    zone_unknown: bool,
+    /// The last `CRON_TZ`, if it is no zone; then nobody knows when the entries below it run.
+    unknown_zone: Option<UnknownZone>,
+    /// The entries under zones that are none, where that was not told.
+    untold_entries: usize,
     /// Whether the file's reader has been told that nobody is sent mail.
     mail_told: bool,
+}
+
+/// A `CRON_TZ` that is no zone.
+struct UnknownZone {
+    /// The diagnostic that tells so.
+    told: Option<usize>,
+    /// The entries below it that are left out because of it, and of nothing else.
+    entries: usize,
 }
 
 impl Surroundings {
@@ -42,8 +54,10 @@ impl Surroundings {
             env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             shared_env: None,
             shared_bytes: 0,
+            default_zone: zone.clone(),
             zone,
-            zone_unknown: false,
+            unknown_zone: None,
+            untold_entries: 0,
             mail_told: false,
         }
     }
@@ -61,12 +75,56 @@ impl Surroundings {
         Ok(self.shared_env.insert(self.env.clone().into()).clone())
     }
 
-    /// The zone of the next entry, if any was given, or why nobody knows it.
-    pub(super) fn zone(&self) -> Result<Option<&Zone>, &'static str> {
-        if self.zone_unknown {
-            return Err("left out, because the `CRON_TZ` above it is not a zone");
+    /// The zone of the next entry, if any is known.
+    pub(super) fn zone(&self) -> Option<&Zone> {
+        self.zone.as_ref().filter(|_| self.unknown_zone.is_none())
+    }
+
+    /// Whether a zone was given for the next entry that is none.
+    pub(super) fn is_zone_unknown(&self) -> bool {
+        self.unknown_zone.is_some()
+    }
+
+    /// Counts an entry that would run if its zone were known.
+    pub(super) fn count_entry_without_zone(&mut self) {
+        if let Some(unknown) = &mut self.unknown_zone {
+            unknown.entries += 1;
         }
-        Ok(self.zone.as_ref())
+    }
+
+    /// Ends what a `CRON_TZ` that is no zone governs, and says how much that was.
+    pub(super) fn forget_zone(&mut self, loader: &mut Loader) {
+        let Some(UnknownZone { told, entries }) = self.unknown_zone.take() else { return };
+        let Some(told) = told else {
+            self.untold_entries += entries;
+            return;
+        };
+        let (entries, are) = match entries {
+            0 => return,
+            1 => ("1 entry".to_owned(), "is"),
+            many => (format!("{many} entries"), "are"),
+        };
+        loader.add_to(told, &format!("; {entries} up to the next `CRON_TZ` {are} left out"));
+    }
+
+    /// How many entries are left out without anything that tells why.
+    pub(super) fn untold_entries(&self) -> usize {
+        self.untold_entries
+    }
+
+    /// Tells why a line sets nothing. After such a `CRON_TZ` it is not known when entries run.
+    pub(super) fn refuse(
+        &mut self,
+        loader: &mut Loader,
+        source: &Source,
+        name: Piece<'_>,
+        finding: Finding,
+    ) {
+        let told = loader.report_for_later(source, finding);
+        if name.text == "CRON_TZ" {
+            self.forget_zone(loader);
+            self.unknown_zone = Some(UnknownZone { told, entries: 0 });
+        }
     }
 
     /// The program that runs the next entry's command.
@@ -92,26 +150,35 @@ impl Surroundings {
         value: Piece<'_>,
     ) {
         let Some(value) = unquoted(value) else {
-            self.zone_unknown |= name.text == "CRON_TZ";
             let message = "a value that is only partly in quotes";
             let finding = Finding::configuration(value.span(), message);
-            return loader.report(source, finding.help("quotes go round the whole value"));
+            let finding = finding.help("quotes go round the whole value");
+            return self.refuse(loader, source, name, finding);
         };
         if let Err(finding) = check_variable(name.text, &name.span()) {
             return loader.report(source, finding);
         }
         let finding = match name.text {
-            "CRON_TZ" => {
-                let zone = loader.parser().zone(value);
-                self.zone_unknown = zone.is_err();
-                match zone {
-                    Ok(zone) => {
-                        self.zone = Some(zone);
-                        None
-                    }
-                    Err(finding) => Some(finding),
-                }
+            "CRON_TZ" if value.text.is_empty() => {
+                self.forget_zone(loader);
+                self.zone = self.default_zone.clone();
+                let zone = self.zone.as_ref().map_or("UTC", Zone::name);
+                Some(
+                    Finding::warning(
+                        name.span(),
+                        format!("`CRON_TZ` is empty: the entries below it are read in {zone}"),
+                    )
+                    .help("as if it were not set, which is how cron takes it"),
+                )
             }
+            "CRON_TZ" => match loader.parser().zone(value) {
+                Ok(zone) => {
+                    self.forget_zone(loader);
+                    self.zone = Some(zone);
+                    None
+                }
+                Err(finding) => return self.refuse(loader, source, name, finding),
+            },
             "SHELL" if !value.text.starts_with('/') => Some(
                 Finding::validation(
                     value.span(),
