@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
@@ -61,6 +62,8 @@ impl Image {
     }
 }
 
+/// How long a program may take to show that it is a supervisor.
+const PROBE_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// Everybody may write.
 const WRITABLE_BY_ALL: u32 = 0o002;
 
@@ -88,6 +91,33 @@ impl Launcher {
         }
         rustix::fs::access(program, Access::EXEC_OK)?;
         Ok(Launcher { image: Image::Held(Arc::new(file)), environment: Vec::new() })
+    }
+
+    /// Makes sure that the program is a supervisor that understands this daemon.
+    ///
+    /// Children must not be reaped by another thread meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be started, or is something else.
+    pub fn probe(&self) -> io::Result<()> {
+        let (socket, theirs) = control_sockets()?;
+        wire::send_probe(&socket)?;
+        let mut command = Command::new(self.image.path());
+        command.arg0(SUPERVISOR_NAME).arg("probe").env_clear();
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        drop(command);
+        let mut fds = [PollFd::new(&socket, PollFlags::IN)];
+        let waited = poll(&mut fds, Some(&PROBE_PATIENCE));
+        let answer = waited.map_err(io::Error::from).and_then(|_| wire::receive_report(&socket));
+        // It has nothing more to say, whatever it is.
+        let _ = child.kill();
+        child.wait()?;
+        match answer? {
+            Received::Packet(message) if wire::answers_probe(&message) => Ok(()),
+            _ => Err(io::Error::other("it is no supervisor of this version of Kron")),
+        }
     }
 
     /// Starts a supervisor for `plan`.

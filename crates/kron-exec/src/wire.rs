@@ -134,6 +134,20 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// Greets in a version that there never was, which every supervisor refuses by telling its own.
+pub(crate) fn send_probe(socket: impl AsFd) -> io::Result<()> {
+    let mut hello = [0; HELLO_BYTES];
+    hello[..4].copy_from_slice(&MAGIC);
+    send(socket, &hello, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Whether a report answers [`send_probe`] as a supervisor of this version does.
+pub(crate) fn answers_probe(message: &Message) -> bool {
+    let expected = HelloError::Version(0).to_string();
+    matches!(message, Message::Refused { message, .. } if *message == expected)
+}
+
 pub(crate) fn send_hello(socket: impl AsFd, plan: &[u8]) -> io::Result<()> {
     let file = sealed("kron-plan", plan)?;
     let bytes = u32::try_from(plan.len()).map_err(|_| io::ErrorKind::InvalidInput)?;

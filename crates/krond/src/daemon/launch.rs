@@ -56,7 +56,7 @@ pub(super) type Nursery = Arc<RwLock<()>>;
 /// nothing of that.
 ///
 /// # Errors
-/// When the program cannot be executed.
+/// When the program cannot be executed, or is no supervisor.
 pub(super) fn launcher(program: Option<&Path>) -> io::Result<Launcher> {
     let preloaded = |(name, _): &(OsString, OsString)| {
         let name = name.as_encoded_bytes();
@@ -64,6 +64,9 @@ pub(super) fn launcher(program: Option<&Path>) -> io::Result<Launcher> {
     };
     let mut launcher = program.map_or_else(|| Ok(Launcher::current()), Launcher::of)?;
     launcher.environment = std::env::vars_os().filter(preloaded).collect();
+    if program.is_some() {
+        launcher.probe()?;
+    }
     Ok(launcher)
 }
 

@@ -297,8 +297,15 @@ fn another_program_can_supervise_and_a_missing_one_is_said() {
     assert_eq!(exe, program.canonicalize().unwrap());
     krond.stop();
 
-    let mut krond = Krond::spawn(world.command().args(["--supervisor", "/no/such/program"]));
-    assert_eq!(krond.wait().code(), Some(2));
-    let said = krond.said.join("\n");
-    assert!(said.contains("cannot start supervisors from `/no/such/program`"), "{said}");
+    for (program, why) in [
+        ("/no/such/program", "No such file or directory"),
+        ("/bin/true", "it is no supervisor of this version of Kron"),
+        ("/bin/cat", "it is no supervisor of this version of Kron"),
+    ] {
+        let mut krond = Krond::spawn(world.command().args(["--supervisor", program]));
+        assert_eq!(krond.wait().code(), Some(2));
+        let said = krond.said.join("\n");
+        let wanted = format!("cannot start supervisors from `{program}`: {why}");
+        assert!(said.contains(&wanted), "{said}");
+    }
 }
