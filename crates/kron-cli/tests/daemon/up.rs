@@ -128,7 +128,7 @@ fn the_first_ctrl_c_waits_and_the_second_ends_what_runs() {
     assert!(state.contains("stopped"), "{state}");
 
     // The next one shows what became of it.
-    let mut up = Terminal::start(dir.path(), 150, 30, &["up"]);
+    let up = Terminal::start(dir.path(), 150, 30, &["up"]);
     let frame = up.see("the past", |frame| {
         frame.lines().any(|line| line.starts_with("long") && line.contains('S'))
     });
