@@ -90,6 +90,12 @@ impl Rig {
     /// The newest run stands at its gate.
     fn arm(&mut self) -> RunId {
         let run = self.launched().pop().expect("a launched run");
+        self.come_to_gate(&run);
+        run
+    }
+
+    /// This run stands at its gate.
+    fn come_to_gate(&mut self, run: &RunId) {
         let process = Process { pid: 7, start_ticks: 7 };
         self.feed(Event::Armed {
             run: run.clone(),
@@ -97,7 +103,6 @@ impl Rig {
             command: process,
             boot_id: "boot".to_owned(),
         });
-        run
     }
 
     /// The newest run is executed.

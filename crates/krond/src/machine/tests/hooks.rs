@@ -154,3 +154,33 @@ fn hooks_that_cannot_be_told_do_not_fill_the_disk() {
     assert_eq!(rig.machine.deliveries.len(), 100);
     assert!(rig.logged("notification_dropped"));
 }
+
+#[test]
+fn a_clock_that_is_not_believed_gives_nothing_up() {
+    let mut rig = rig(&[HookEvent::Failed]);
+    rig.pass(60);
+    let run = rig.execute();
+    rig.end(&run, Cause::Own, ExitStatus::ExitCode(3));
+    rig.make_durable();
+    let id = rig.told()[0].id;
+    rig.set_clock(2 * 86_400);
+    assert!(rig.logged("clock_held"));
+    rig.feed(Event::Delivered { id, result: Err("no".to_owned()) });
+    assert!(!rig.logged("notification_dropped"));
+}
+
+#[test]
+fn a_removed_job_that_has_still_to_be_told_of_is_not_counted_as_loaded() {
+    let mut rig = rig(&[HookEvent::Failed]);
+    rig.pass(60);
+    let run = rig.execute();
+    rig.end(&run, Cause::Own, ExitStatus::ExitCode(3));
+    rig.make_durable();
+    rig.actions.clear();
+    rig.feed(Event::Load { jobs: jobs(""), request: None });
+    let loaded = |action: &Action| match action {
+        Action::Epoch(kron_state::EpochEvent::Load { jobs, .. }) => Some(*jobs),
+        _ => None,
+    };
+    assert_eq!(rig.actions.iter().find_map(loaded), Some(0));
+}

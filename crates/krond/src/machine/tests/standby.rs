@@ -13,16 +13,6 @@ fn prepared(lines: &str, burst_min: usize, runs_max: usize) -> Rig {
 }
 
 impl Rig {
-    fn come_to_gate(&mut self, run: &RunId) {
-        let process = Process { pid: 7, start_ticks: 7 };
-        self.feed(Event::Armed {
-            run: run.clone(),
-            supervisor: process,
-            command: process,
-            boot_id: "boot".to_owned(),
-        });
-    }
-
     /// Runs whose records were asked for.
     fn recorded(&self) -> Vec<RunId> {
         let armed = |change: Change| match change {
