@@ -1,8 +1,10 @@
 //! What people type: commands, arguments, and the words that explain them.
 
 mod daemon;
+mod definitions;
 mod import;
 mod live;
+mod queue;
 
 use std::path::PathBuf;
 
@@ -13,8 +15,20 @@ pub(crate) use self::daemon::{
     ReloadArgs, RunArgs, StateArgs, StateCommand, StateLsArgs, StateResetArgs, StateShowArgs,
     StatusArgs, StopArgs, WhyArgs,
 };
+pub(crate) use self::definitions::{
+    DefinitionLsArgs, ScheduleAddArgs, ScheduleArgs, ScheduleCommand, ScheduleEditArgs,
+    ScheduleNextArgs, ScheduleOutcomesArgs, ScheduleShowArgs, TemplateAddArgs, TemplateArgs,
+    TemplateCommand, TemplateEditArgs, TemplateShowArgs,
+};
 pub(crate) use self::import::ImportArgs;
 pub(crate) use self::live::{TopArgs, UP_STATE_DIR, UpArgs};
+pub(crate) use self::queue::{
+    GroupAddArgs, GroupLsArgs, GroupModeWord, GroupShowArgs, OnFailureWord, ParamsArgs,
+    QueueAddArgs, QueueArgs, QueueArtifactsArgs, QueueCancelArgs, QueueCommand, QueueDirectArgs,
+    QueueEditArgs, QueueGroupArgs, QueueGroupCommand, QueueJobArgs, QueueLogsArgs, QueueLsArgs,
+    QueueMoveArgs, QueuePauseArgs, QueuePrioArgs, QueueResumeArgs, QueueShowArgs, QueueStatsArgs,
+    QueueTopArgs, StartArgs, StateWord,
+};
 
 /// Kron decides when work runs, deterministically and explainably.
 #[derive(Debug, Parser)]
@@ -34,6 +48,7 @@ Examples:
   kron status
   kron why db-backup
   kron logs db-backup --follow
+  kron queue add resize --param file=a.png
 
 Exit codes: 0 ok, 1 negative answer, 2 usage or configuration, 3 state unreadable or incompatible,
 4 a daemon runs, 5 state could not be written, 6 system error."
@@ -89,6 +104,12 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Look at and mend what the daemon has recorded
     State(StateArgs),
+    /// Put jobs into the daemon's queue, look at them, and change what becomes of them
+    Queue(QueueArgs),
+    /// What jobs and schedules of the queue have in common
+    Template(TemplateArgs),
+    /// Enqueue jobs by the clock
+    Schedule(ScheduleArgs),
     /// Write a shell's completions to standard output
     Completions(CompletionsArgs),
     /// Write a manual page to standard output, or all of them to a directory

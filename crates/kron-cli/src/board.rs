@@ -7,30 +7,29 @@
 //! as `?`.
 
 mod cell;
+mod layout;
 
 use kron_core::{UtcSecond, Zone};
 use krond::api::view::{JobView, OutcomeView, RunView, StatusView};
 
-use self::cell::Cell;
-pub(crate) use self::cell::{Paint, Style, painted, shortened};
+pub(crate) use self::cell::{Cell, Paint, Style, painted, shortened};
+pub(crate) use self::layout::Layout;
 use crate::outcome;
 use crate::schedule_words;
 use crate::text::{brief, clock_face, count, weekday};
 
-/// Blanks between columns.
-const GAP: usize = 2;
 /// The columns, from left to right.
 const HEADERS: [&str; COLUMNS] =
     ["job", "schedule", "nominal", "chosen", "in", "last", "recent", "now"];
 const COLUMNS: usize = 8;
-/// How narrow a column may become before it is left out.
-const WIDTHS_MIN: [usize; COLUMNS] = [10, 14, 8, 9, 3, 12, 6, 8];
-/// How wide a column is at least, so that it does not jump about while it is looked at.
-const WIDTHS_USUAL: [usize; COLUMNS] = [0, 0, 8, 9, 4, 26, 10, 11];
-/// Which columns may be cut; times are whole or not there.
-const CUTS: [bool; COLUMNS] = [true, true, false, false, false, true, false, true];
-/// The order in which columns are left out: nominal, schedule, now, recent, chosen, last.
-const LEFT_OUT: [usize; 6] = [2, 1, 7, 6, 3, 5];
+const LAYOUT: Layout<COLUMNS> = Layout {
+    widths_min: [10, 14, 8, 9, 3, 12, 6, 8],
+    widths_usual: [0, 0, 8, 9, 4, 26, 10, 11],
+    // Times are whole or not there.
+    cuts: [true, true, false, false, false, true, false, true],
+    // Nominal, schedule, now, recent, chosen, last.
+    left_out: &[2, 1, 7, 6, 3, 5],
+};
 /// How the identity of a crontab's entry begins.
 const CRONTAB: &str = "crontab/";
 /// Characters of its command that are shown.
@@ -71,68 +70,7 @@ pub(crate) fn table(jobs: &[&JobView], now: UtcSecond, style: &Style) -> Vec<Str
     let header = HEADERS.map(|name| Cell::of(name, Paint::Faint));
     let rows: Vec<[Cell; COLUMNS]> =
         std::iter::once(header).chain(jobs.iter().map(|job| row(job, now, style))).collect();
-    let widths = fit(&rows, style.width);
-    let line = |row: &[Cell; COLUMNS]| {
-        let mut line = String::new();
-        let mut owed = 0;
-        for (cell, width) in row.iter().zip(&widths) {
-            let Some(width) = *width else { continue };
-            let cell = cell.cut(width, style);
-            // Blanks come before what follows them, so that no line ends in any.
-            if cell.width() > 0 {
-                line.extend(std::iter::repeat_n(' ', owed));
-                owed = 0;
-                cell.write(&mut line, style);
-            }
-            owed += width - cell.width() + GAP;
-        }
-        line
-    };
-    rows.iter().map(line).collect()
-}
-
-/// The width of each column, or nothing for one that is left out.
-fn fit(rows: &[[Cell; COLUMNS]], room: Option<usize>) -> [Option<usize>; COLUMNS] {
-    let natural = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let mut widths: [Option<usize>; COLUMNS] =
-        std::array::from_fn(|column| Some(natural(column).max(WIDTHS_USUAL[column])));
-    let Some(room) = room else { return widths };
-    let total = |widths: &[Option<usize>; COLUMNS]| {
-        let shown = widths.iter().flatten();
-        shown.clone().sum::<usize>() + shown.count().saturating_sub(1) * GAP
-    };
-    let mut left_out = LEFT_OUT.iter();
-    loop {
-        let mut excess = total(&widths).saturating_sub(room);
-        if excess == 0 {
-            return widths;
-        }
-        let spare = |column: usize| match widths[column] {
-            Some(width) if CUTS[column] => width.saturating_sub(WIDTHS_MIN[column]),
-            _ => 0,
-        };
-        if (0..COLUMNS).map(spare).sum::<usize>() >= excess {
-            // The widest gives first.
-            while excess > 0 {
-                let spare = |column: &usize| match widths[*column] {
-                    Some(width) if CUTS[*column] => width.saturating_sub(WIDTHS_MIN[*column]),
-                    _ => 0,
-                };
-                let Some(widest) = (0..COLUMNS).max_by_key(spare) else { return widths };
-                widths[widest] = widths[widest].map(|width| width - 1);
-                excess -= 1;
-            }
-            return widths;
-        }
-        match left_out.next() {
-            Some(&column) => widths[column] = None,
-            // Nothing is left but the job and its wait.
-            None => {
-                widths[0] = Some(room.saturating_sub(GAP + widths[4].unwrap_or(0)).max(1));
-                return widths;
-            }
-        }
-    }
+    LAYOUT.lines(&rows, style)
 }
 
 fn row(job: &JobView, now: UtcSecond, style: &Style) -> [Cell; COLUMNS] {
@@ -261,7 +199,8 @@ fn last(job: &JobView, now: UtcSecond) -> Cell {
 
 fn paint_of(last: &OutcomeView) -> Paint {
     match (last.outcome.as_deref(), last.ending.as_deref(), last.exit_code) {
-        (Some("executed"), Some("exited"), Some(0)) => Paint::Good,
+        (Some("executed"), Some("exited"), Some(0))
+        | (Some("executed"), Some("handed over"), _) => Paint::Good,
         (Some("executed"), Some("replaced" | "stopped"), _) => Paint::Doubtful,
         (Some("executed"), ..) | (Some("unschedulable"), ..) => Paint::Bad,
         (Some("missed" | "skipped"), ..) => Paint::Doubtful,

@@ -1,8 +1,11 @@
 //! The other end of the control API: one request, one answer, one connection.
 //!
-//! Everything is bounded: how long an answer may take, and how long it may be. An answer of a newer
-//! daemon may say more than is known here, which is ignored. Nothing is tried again: whoever asks
-//! decides whether to ask once more.
+//! Everything is bounded: how long an answer may take, and how long it may be; only a direct run,
+//! whose answer is its end, is waited for without a limit. An answer of a newer daemon may say more
+//! than is known here, which is ignored. Nothing is tried again: whoever asks decides whether to ask
+//! once more. News of the queue come as a stream of their own ([`events`]).
+
+pub(crate) mod events;
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,14 +14,15 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use kron_core::Category;
-use krond::api::view::{ErrorBody, ErrorView};
+use krond::api::view::ProblemView;
 use krond::api::{LOG_ACTIVE_HEADER, PREFIX, STATE_DIR_DEFAULT, socket_path};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 
 use crate::args::{DaemonArgs, UP_STATE_DIR};
 
@@ -41,6 +45,27 @@ pub(crate) struct LogPiece {
     pub(crate) is_active: bool,
 }
 
+/// A piece of a file that a run left behind.
+#[derive(Debug)]
+pub(crate) struct FilePiece {
+    pub(crate) bytes: Bytes,
+    pub(crate) headers: HeaderMap,
+}
+
+impl FilePiece {
+    /// What a header says.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Which part of a request a refusal is about.
+#[derive(Deserialize)]
+struct Blame {
+    #[serde(default)]
+    field: Option<String>,
+}
+
 /// Why there is no answer, or none that was hoped for.
 #[derive(Debug)]
 pub(crate) enum ClientError {
@@ -53,7 +78,7 @@ pub(crate) enum ClientError {
     /// The answer is no HTTP, no JSON, too long, or never came.
     Broken { socket: PathBuf, message: String },
     /// The daemon says no.
-    Refused { status: StatusCode, error: ErrorView },
+    Refused { status: StatusCode, error: Box<ProblemView>, field: Option<String> },
 }
 
 impl Client {
@@ -89,9 +114,53 @@ impl Client {
         self.read(&bytes)
     }
 
+    /// Asks for something to be made, and tells whether it was; otherwise it was there.
+    pub(crate) fn make<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<(T, bool), ClientError> {
+        let (response, bytes) = self.ask(&Method::POST, path, body.into())?;
+        Ok((self.read(&bytes)?, response.status() == StatusCode::CREATED))
+    }
+
+    /// Asks for something to be done, and waits for its end, however long that takes.
+    pub(crate) fn post_patiently<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<T, ClientError> {
+        let (_, bytes) = self.ask_within(&Method::POST, path, body.into(), None)?;
+        self.read(&bytes)
+    }
+
+    /// Changes something.
+    pub(crate) fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<T, ClientError> {
+        let (_, bytes) = self.ask(&Method::PATCH, path, body.into())?;
+        self.read(&bytes)
+    }
+
+    /// Deletes or cancels something. An answer without a body is a `()`.
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let (_, bytes) = self.ask(&Method::DELETE, path, Bytes::new())?;
+        self.read(if bytes.is_empty() { b"null" } else { &bytes })
+    }
+
+    /// Reads a piece of a file.
+    pub(crate) fn piece(&self, path: &str, offset: u64) -> Result<FilePiece, ClientError> {
+        let path = format!("{path}?offset={offset}");
+        let (response, bytes) = self.ask(&Method::GET, &path, Bytes::new())?;
+        Ok(FilePiece { bytes, headers: response.headers().clone() })
+    }
+
     /// Reads what follows `offset` in the output of a run.
     pub(crate) fn log(&self, job: &str, run: &str, offset: u64) -> Result<LogPiece, ClientError> {
-        let path = format!("jobs/{}/runs/{}/log?offset={offset}", encode(job), encode(run));
+        let path =
+            format!("scheduler/jobs/{}/runs/{}/log?offset={offset}", encode(job), encode(run));
         let (response, bytes) = self.ask(&Method::GET, &path, Bytes::new())?;
         let active = response.headers().get(LOG_ACTIVE_HEADER);
         Ok(LogPiece { bytes, is_active: active.is_some_and(|value| value == "true") })
@@ -111,13 +180,26 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<(Response<()>, Bytes), ClientError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|source| ClientError::Connect { socket: self.socket.clone(), source })?;
-        let uri = format!("{PREFIX}/{path}");
-        let (response, bytes) = runtime.block_on(async {
-            match tokio::time::timeout(ANSWER_PATIENCE, self.exchange(method, &uri, body)).await {
+        self.ask_within(method, path, body, Some(ANSWER_PATIENCE))
+    }
+
+    fn ask_within(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+        patience: Option<Duration>,
+    ) -> Result<(Response<()>, Bytes), ClientError> {
+        let (response, bytes) = self.runtime()?.block_on(async {
+            let exchange = async {
+                let response = self.send(method, path, body).await?;
+                let (head, body) = response.into_parts();
+                let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+                let bytes = body.map_err(|error| self.broken(&error))?.to_bytes();
+                Ok((Response::from_parts(head, ()), bytes))
+            };
+            let Some(patience) = patience else { return exchange.await };
+            match tokio::time::timeout(patience, exchange).await {
                 Ok(answer) => answer,
                 Err(_) => Err(self.broken(&"no answer in time")),
             }
@@ -125,39 +207,48 @@ impl Client {
         if response.status().is_success() {
             return Ok((response, bytes));
         }
-        let error = match serde_json::from_slice::<ErrorBody>(&bytes) {
-            Ok(body) => body.error,
-            Err(_) => return Err(self.broken(&format!("status {}", response.status()))),
-        };
-        Err(ClientError::Refused { status: response.status(), error })
+        Err(self.refused(response.status(), &bytes))
     }
 
-    async fn exchange(
+    fn runtime(&self) -> Result<Runtime, ClientError> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ClientError::Connect { socket: self.socket.clone(), source })
+    }
+
+    fn refused(&self, status: StatusCode, bytes: &[u8]) -> ClientError {
+        match serde_json::from_slice::<ProblemView>(bytes) {
+            Ok(problem) => {
+                let blame = serde_json::from_slice::<Blame>(bytes).ok();
+                let field = blame.and_then(|blame| blame.field);
+                ClientError::Refused { status, error: Box::new(problem), field }
+            }
+            Err(_) => self.broken(&format!("status {status}")),
+        }
+    }
+
+    /// Sends a request; the connection is driven as long as the runtime is, and ends with it.
+    async fn send(
         &self,
         method: &Method,
-        uri: &str,
+        path: &str,
         body: Bytes,
-    ) -> Result<(Response<()>, Bytes), ClientError> {
+    ) -> Result<Response<Incoming>, ClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|e| self.unconnected(e))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream))
                 .await
                 .map_err(|error| self.broken(&error))?;
-        let driving = tokio::spawn(connection);
+        tokio::spawn(connection);
         let request = Request::builder()
             .method(method.clone())
-            .uri(uri)
+            .uri(format!("{PREFIX}/{path}"))
             .header("host", "krond")
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(|error| self.broken(&error))?;
-        let response: Response<Incoming> =
-            sender.send_request(request).await.map_err(|error| self.broken(&error))?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let bytes = body.map_err(|error| self.broken(&error))?.to_bytes();
-        driving.abort();
-        Ok((Response::from_parts(head, ()), bytes))
+        sender.send_request(request).await.map_err(|error| self.broken(&error))
     }
 
     fn unconnected(&self, source: io::Error) -> ClientError {
@@ -172,6 +263,17 @@ impl Client {
             _ => ClientError::Connect { socket, source },
         }
     }
+}
+
+/// A path with what follows its `?`; what has no value is left out.
+pub(crate) fn with_query(path: &str, query: &[(&str, Option<String>)]) -> String {
+    let mut whole = String::from(path);
+    let given = query.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for (index, (name, value)) in given.enumerate() {
+        let mark = if index == 0 { '?' } else { '&' };
+        let _ = write!(whole, "{mark}{name}={}", encode(value));
+    }
+    whole
 }
 
 /// A text as one segment of a path: everything but letters, digits and `-._~` is encoded.
@@ -195,9 +297,14 @@ impl ClientError {
             ClientError::Denied { .. }
             | ClientError::Connect { .. }
             | ClientError::Broken { .. } => 6,
-            ClientError::Refused { status, error } => match *status {
-                StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => 1,
-                StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => 2,
+            ClientError::Refused { status, error, .. } => match *status {
+                StatusCode::NOT_FOUND
+                | StatusCode::CONFLICT
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE => 1,
+                StatusCode::BAD_REQUEST
+                | StatusCode::PAYLOAD_TOO_LARGE
+                | StatusCode::UNPROCESSABLE_ENTITY => 2,
                 StatusCode::FORBIDDEN => 6,
                 _ => match error.category.as_str() {
                     category if category == Category::IncompatibleState.as_str() => 3,
@@ -206,6 +313,11 @@ impl ClientError {
                 },
             },
         }
+    }
+
+    /// Whether the daemon refused with this word.
+    pub(crate) fn is_refusal(&self, code: &str) -> bool {
+        matches!(self, ClientError::Refused { error, .. } if error.code == code)
     }
 
     /// Whether nobody is there to ask.
@@ -245,7 +357,7 @@ impl std::fmt::Display for ClientError {
                 if let Some(details) = &error.details {
                     writeln!(f, "{details}\n")?;
                 }
-                write!(f, "error: {}", error.message)?;
+                write!(f, "error: {}", error.detail)?;
                 match &error.hint {
                     Some(hint) => write!(f, "\nhint: {hint}"),
                     None => Ok(()),
@@ -273,16 +385,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_asked_for_is_not_in_the_query() {
+        let query = [("state", None), ("job_type", Some("a&b=c".to_owned())), ("limit", None)];
+        assert_eq!(with_query("jobs", &query), "jobs?job_type=a%26b%3Dc");
+        assert_eq!(with_query("jobs", &query[..1]), "jobs");
+        let two = [("a", Some("1".to_owned())), ("b", Some("ä".to_owned()))];
+        assert_eq!(with_query("jobs", &two), "jobs?a=1&b=%C3%A4");
+    }
+
+    #[test]
     fn every_refusal_has_its_exit_code() {
         let refused = |status: u16, category: Category| {
             ClientError::Refused {
                 status: StatusCode::from_u16(status).unwrap(),
-                error: ErrorView {
+                error: Box::new(ProblemView {
                     category: category.to_string(),
-                    message: String::new(),
-                    hint: None,
-                    details: None,
-                },
+                    ..ProblemView::default()
+                }),
+                field: None,
             }
             .exit_code()
         };
@@ -291,7 +411,9 @@ mod tests {
             (403, Category::System, 6),
             (404, Category::Configuration, 1),
             (409, Category::Execution, 1),
+            (413, Category::Configuration, 2),
             (422, Category::Configuration, 2),
+            (429, Category::System, 1),
             (500, Category::Execution, 6),
             (500, Category::Persistence, 5),
             (500, Category::IncompatibleState, 3),

@@ -12,6 +12,13 @@ pub(crate) fn now() -> UtcSecond {
     i64::try_from(seconds).ok().and_then(UtcSecond::from_unix).unwrap_or(UtcSecond::MAX)
 }
 
+/// The present moment, in milliseconds after the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
+pub(crate) fn now_unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// How long it is since this was first asked, whatever anybody does to the clock.
 #[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
 pub(crate) fn elapsed() -> Duration {

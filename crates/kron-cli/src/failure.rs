@@ -63,6 +63,20 @@ pub(crate) enum Failure {
         /// What to try instead.
         hint: String,
     },
+    /// There is no such thing.
+    NoSuch {
+        /// What it would be.
+        noun: &'static str,
+        /// What was asked for.
+        wanted: String,
+        /// What to try instead.
+        hint: String,
+    },
+    /// A file is not what was recorded.
+    Differs {
+        /// Which.
+        path: String,
+    },
     /// What was asked is not complete.
     Unclear {
         /// What is missing.
@@ -97,14 +111,16 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         let category = match self {
-            Failure::NoSuchJob { .. } => return Exit::No.into(),
+            Failure::NoSuchJob { .. } | Failure::NoSuch { .. } => return Exit::No.into(),
             Failure::Daemon(error) => return ExitCode::from(error.exit_code()),
             Failure::Locked { .. } => return ExitCode::from(EXIT_LOCKED),
             Failure::State(error) if error.category() != Category::System => {
                 return ExitCode::from(EXIT_STATE);
             }
             Failure::State(error) | Failure::NotRecorded(error) => error.category(),
-            Failure::Output(_) | Failure::NotMade { .. } => Category::System,
+            Failure::Output(_) | Failure::NotMade { .. } | Failure::Differs { .. } => {
+                Category::System
+            }
             Failure::Read(error) => error.category(),
             Failure::Definitions | Failure::Unclear { .. } => Category::Configuration,
             Failure::Argument { finding, .. } => finding.category,
@@ -148,6 +164,14 @@ impl fmt::Display for Failure {
             Failure::NoSuchJob { wanted: None, hint } => {
                 write!(f, "error: there is no job\nhint: {hint}")
             }
+            Failure::NoSuch { noun, wanted, hint } => {
+                write!(f, "error: no {noun} `{wanted}`\nhint: {hint}")
+            }
+            Failure::Differs { path } => write!(
+                f,
+                "error: `{path}` is not what was recorded when its run ended\nhint: what was \
+                 fetched is not to be trusted; somebody has changed the file since"
+            ),
             Failure::Unclear { message, hint } => write!(f, "error: {message}\nhint: {hint}"),
             Failure::Argument { name, finding } => {
                 write!(f, "error: {name}: {}", finding.message)?;

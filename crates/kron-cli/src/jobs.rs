@@ -188,6 +188,29 @@ fn bare_schedule(expression: &str, args: &JobArgs) -> Result<Timing, Failure> {
     Ok(timing)
 }
 
+/// Looks whether an expression can be scheduled, and shows what is wrong with it on standard error.
+/// The zone is that of an expression that says none.
+pub(crate) fn check_expression(
+    name: &'static str,
+    expression: &str,
+    timezone: Option<&str>,
+) -> Result<(), Failure> {
+    let mut findings = Vec::new();
+    let mut parser = TimingParser::new();
+    let mut draft = kron_core::Draft::new(DEFAULT_IDENTITY, Host::default());
+    parser.whole_expression(&mut draft, kron_core::Piece::whole(expression), &mut findings);
+    if let Some(timezone) = timezone {
+        let zone = parser.zone(kron_core::Piece::whole(timezone));
+        draft.default_zone(&zone.map_err(Failure::argument("--timezone"))?);
+    }
+    let timing = parser.finish(draft, &mut findings);
+    let source = kron_config::Source::new(name, expression);
+    let diagnostics: Vec<Diagnostic> =
+        findings.into_iter().map(|finding| Diagnostic::in_source(&source, finding)).collect();
+    show_diagnostics(&diagnostics, false);
+    timing.map(drop).ok_or(Failure::Definitions)
+}
+
 /// A time given as an argument, or else now.
 pub(crate) fn time(name: &'static str, text: Option<&str>) -> Result<UtcSecond, Failure> {
     text.map_or_else(|| Ok(clock::now()), |text| parse_time(name, text))

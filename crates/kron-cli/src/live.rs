@@ -1,24 +1,31 @@
-//! The table of jobs, live on a terminal: drawn anew every second until somebody has seen enough.
+//! A table, live on a terminal: drawn anew every second until somebody has seen enough.
+//!
+//! What is shown is a [`Scene`]: the daemon's jobs ([`Jobs`]) or its queue ([`QueueScene`]).
 //!
 //! Three things are waited for at once: keys, signals, and answers. The daemon is asked from a
 //! thread of its own, so that keys work while it is slow; one that does not answer, or is gone, is
 //! said so and asked again. Asking takes at most a fifth of the time: a daemon with very many jobs
 //! is asked less often.
 
+mod jobs;
+mod queue;
+
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use kron_core::UtcSecond;
-use krond::api::view::{JobView, JobsView, StatusView};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::board::{self, Paint, Style, painted, shortened};
+pub(crate) use self::jobs::{Jobs, Sort};
+pub(crate) use self::queue::QueueScene;
+use crate::board::{Paint, Style, painted, shortened};
 use crate::client::{Client, ClientError};
 use crate::clock;
 use crate::screen::{Key, Screen};
@@ -37,8 +44,6 @@ const ROWS_FOR_NOTES: usize = 14;
 /// What is shown beside the table, and what keys do.
 #[derive(Debug)]
 pub(crate) struct Manner {
-    /// What comes first.
-    pub(crate) sort: Sort,
     /// Lines below the table.
     pub(crate) notes: Vec<String>,
     /// What is said while no daemon has answered yet.
@@ -50,16 +55,36 @@ pub(crate) struct Manner {
     pub(crate) style: Style,
 }
 
-/// What comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Sort {
-    /// What is due soonest
-    #[default]
-    Next,
-    /// What ended latest
-    Last,
-    /// Names, from A to Z
-    Name,
+/// What is shown, and what can be done about it.
+pub(crate) trait Scene {
+    /// What a daemon says.
+    type Snapshot: Send + 'static;
+    /// What a key asks of the daemon.
+    type Order: Send + 'static;
+
+    /// Asks the daemon.
+    fn look(client: &Client) -> Result<Self::Snapshot, ClientError>;
+
+    /// Asks the daemon to do something.
+    fn obey(client: &Client, order: Self::Order) -> Result<(), ClientError>;
+
+    /// Takes a key that means nothing to every scene.
+    fn press(&mut self, letter: char, shown: Option<&Self::Snapshot>) -> Option<Self::Order>;
+
+    /// What stands above the table: the first line, and others that are worth attention.
+    fn head(&self, shown: &Self::Snapshot) -> Vec<String>;
+
+    /// The table in so many rows, from the line that was scrolled to.
+    fn table(
+        &self,
+        shown: &Self::Snapshot,
+        room: usize,
+        scrolled: &mut usize,
+        style: &Style,
+    ) -> Vec<String>;
+
+    /// What keys do.
+    fn keys(&self) -> String;
 }
 
 /// Why it is over.
@@ -75,19 +100,22 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// What a daemon said.
-#[derive(Debug)]
-struct Snapshot {
-    daemon: StatusView,
-    jobs: Vec<JobView>,
-}
-
 /// What came of asking.
 #[derive(Debug)]
-struct Answer {
-    said: Result<Snapshot, ClientError>,
+struct Answer<T> {
+    said: Result<T, ClientError>,
+    /// What it would not do.
+    refusal: Option<String>,
     /// How long it took.
     took: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+struct Trouble {
+    message: String,
+    since: UtcSecond,
+    is_nobody_there: bool,
 }
 
 /// Ends a [`Live`] from another thread.
@@ -106,17 +134,21 @@ const STOP: u8 = b's';
 
 /// The live table.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct Live<S: Scene> {
+    scene: S,
     manner: Manner,
     /// Where the daemon's latest answer is put.
-    answer: Arc<Mutex<Option<Answer>>>,
-    ask: mpsc::Sender<()>,
+    answer: Arc<Mutex<Option<Answer<S::Snapshot>>>>,
+    /// Asks the daemon to do something, or nothing, and how it is then.
+    ask: mpsc::Sender<Option<S::Order>>,
     /// What arrives here says why to look.
     bell: OwnedFd,
     ringer: Arc<OwnedFd>,
     signals: SignalFd,
-    shown: Option<Snapshot>,
-    trouble: Option<(String, UtcSecond)>,
+    shown: Option<S::Snapshot>,
+    trouble: Option<Trouble>,
+    /// What the daemon would not do, until the next key.
+    refusal: Option<String>,
     /// How many jobs are above the first one that is shown.
     scrolled: usize,
 }
@@ -126,25 +158,34 @@ pub(crate) fn block(signals: &[Signal]) -> io::Result<()> {
     Ok(signals.iter().copied().collect::<SigSet>().thread_block()?)
 }
 
-impl Live {
-    /// A table of this daemon's jobs, which takes these signals. They must be blocked.
-    pub(crate) fn new(client: Client, manner: Manner, signals: &[Signal]) -> io::Result<Live> {
+impl<S: Scene> Live<S> {
+    /// A table of what this daemon says, which takes these signals. They must be blocked.
+    pub(crate) fn new(
+        client: Client,
+        scene: S,
+        manner: Manner,
+        signals: &[Signal],
+    ) -> io::Result<Live<S>> {
         let mask: SigSet = signals.iter().copied().collect();
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let (bell, ringer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let (ask, asked) = mpsc::channel::<()>();
+        let (ask, asked) = mpsc::channel::<Option<S::Order>>();
         let (answer, ringer) = (Arc::new(Mutex::new(None)), Arc::new(ringer));
         let (put, ring) = (Arc::clone(&answer), Arc::clone(&ringer));
         std::thread::Builder::new().name("ask".to_owned()).spawn(move || {
-            while asked.recv().is_ok() {
+            while let Ok(order) = asked.recv() {
                 let began = clock::elapsed();
-                let said = look(&client);
+                let done = order.map(|order| S::obey(&client, order));
+                let refusal = done.and_then(Result::err).map(|error| error.to_string());
+                let said = S::look(&client);
                 let took = clock::elapsed().saturating_sub(began);
-                *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(Answer { said, took });
+                *put.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Answer { said, refusal, took });
                 let _ = rustix::io::write(&*ring, &[ANSWER]);
             }
         })?;
         Ok(Live {
+            scene,
             manner,
             answer,
             ask,
@@ -153,6 +194,7 @@ impl Live {
             signals,
             shown: None,
             trouble: None,
+            refusal: None,
             scrolled: 0,
         })
     }
@@ -164,7 +206,7 @@ impl Live {
     /// Waits for the daemon's first answer, unless something else ends that.
     pub(crate) fn wait_for_daemon(&mut self) -> Option<End> {
         loop {
-            let _ = self.ask.send(());
+            let _ = self.ask.send(None);
             loop {
                 let mut bells = [PollFd::new(&self.bell, PollFlags::IN)];
                 // A wait that fails is tried again.
@@ -196,7 +238,7 @@ impl Live {
             if next.is_some_and(|at| at <= clock::elapsed()) {
                 next = None;
                 // The thread is there as long as this is.
-                let _ = self.ask.send(());
+                let _ = self.ask.send(None);
             }
             self.draw(screen)?;
             let [key, signal, bell] = self.wait(screen, next)?;
@@ -248,15 +290,17 @@ impl Live {
     /// Takes what the daemon said, and tells how long that took.
     fn take_answer(&mut self) -> Option<Duration> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Answer { said, took } = answer?;
+        let Answer { said, refusal, took } = answer?;
+        self.refusal = refusal.or(self.refusal.take());
         match said {
             Ok(snapshot) => {
                 self.shown = Some(snapshot);
                 self.trouble = None;
             }
             Err(error) => {
-                let since = self.trouble.take().map_or_else(clock::now, |(_, since)| since);
-                self.trouble = Some((error.to_string(), since));
+                let since = self.trouble.take().map_or_else(clock::now, |trouble| trouble.since);
+                let is_nobody_there = error.is_not_running();
+                self.trouble = Some(Trouble { message: error.to_string(), since, is_nobody_there });
             }
         }
         Some(took)
@@ -264,17 +308,20 @@ impl Live {
 
     fn press(&mut self, screen: &Screen) -> Option<End> {
         let page = screen.size().rows.saturating_sub(8).max(1);
+        self.refusal = None;
         match screen.key() {
             Key::Letter('q' | 'Q') => return Some(End::Asked),
             Key::Gone => return Some(End::Gone),
-            Key::Letter('n') => self.manner.sort = Sort::Next,
-            Key::Letter('l') => self.manner.sort = Sort::Last,
-            Key::Letter('a') => self.manner.sort = Sort::Name,
             Key::Up | Key::Letter('k') => self.scrolled = self.scrolled.saturating_sub(1),
             Key::Down | Key::Letter('j') => self.scrolled += 1,
             Key::PageUp => self.scrolled = self.scrolled.saturating_sub(page),
             Key::PageDown => self.scrolled += page,
-            Key::Letter(_) | Key::Other => {}
+            Key::Letter(letter) => {
+                if let Some(order) = self.scene.press(letter, self.shown.as_ref()) {
+                    let _ = self.ask.send(Some(order));
+                }
+            }
+            Key::Other => {}
         }
         None
     }
@@ -289,31 +336,34 @@ impl Live {
         match &self.shown {
             None => say(&self.manner.before, Paint::Strong),
             Some(snapshot) => {
-                let mut lines = board::daemon_lines(&snapshot.daemon).into_iter();
+                let mut lines = self.scene.head(snapshot).into_iter();
                 lines.by_ref().take(1).for_each(|line| say(&line, Paint::Strong));
                 lines.for_each(|line| say(&line, Paint::Doubtful));
             }
         }
-        if let Some((message, since)) = self.trouble.as_ref().filter(|_| self.shown.is_some()) {
-            let first = message.lines().next().unwrap_or("");
-            say(&format!("{} since {since}: {first}", self.manner.lost), Paint::Bad);
+        if let Some(trouble) = &self.trouble {
+            let first = trouble.message.lines().next().unwrap_or("");
+            if self.shown.is_some() {
+                say(&format!("{} since {}: {first}", self.manner.lost, trouble.since), Paint::Bad);
+            } else if !trouble.is_nobody_there {
+                say(first, Paint::Bad);
+            }
+        }
+        if let Some(refusal) = &self.refusal {
+            say(refusal.lines().next().unwrap_or(""), Paint::Bad);
         }
         above.push(String::new());
-        let keys = format!(
-            "sort by: n next, l last, a name ({})   {}",
-            match self.manner.sort {
-                Sort::Next => "next",
-                Sort::Last => "last",
-                Sort::Name => "name",
-            },
-            self.manner.leaving
-        );
+        let keys = format!("{}   {}", self.scene.keys(), self.manner.leaving);
         let mut below = vec![String::new()];
         let notes = if size.rows < ROWS_FOR_NOTES { &[][..] } else { &self.manner.notes };
         let notes = notes.iter().chain([&keys]);
         below.extend(notes.map(|note| painted(&shortened(note, &style), Paint::Faint, &style)));
         let room = size.rows.saturating_sub(above.len() + below.len());
-        let table = self.table(room, &style);
+        let mut table = match &self.shown {
+            Some(shown) => self.scene.table(shown, room, &mut self.scrolled, &style),
+            None => Vec::new(),
+        };
+        table.truncate(room);
         let mut lines = above;
         lines.extend(table);
         // The notes stand at the bottom.
@@ -323,46 +373,23 @@ impl Live {
         lines.truncate(size.rows);
         screen.draw(&lines)
     }
-
-    /// As many jobs as fit below their headers, from where it was scrolled to.
-    fn table(&mut self, room: usize, style: &Style) -> Vec<String> {
-        let Some(Snapshot { daemon, jobs }) = &self.shown else { return Vec::new() };
-        let mut jobs: Vec<&JobView> = jobs.iter().collect();
-        sort(&mut jobs, self.manner.sort);
-        let rows = room.saturating_sub(1);
-        // When not all fit, a line says how many do not.
-        let shown = if jobs.len() > rows { rows.saturating_sub(1) } else { rows };
-        self.scrolled = self.scrolled.min(jobs.len().saturating_sub(shown));
-        let visible = &jobs[self.scrolled..jobs.len().min(self.scrolled + shown)];
-        let mut lines = board::table(visible, daemon.time, style);
-        if visible.len() < jobs.len() {
-            let (first, last) = (self.scrolled + 1, self.scrolled + visible.len());
-            let text = format!("{first} to {last} of {} jobs; up and down show others", jobs.len());
-            lines.push(painted(&shortened(&text, style), Paint::Faint, style));
-        }
-        lines.truncate(room);
-        lines
-    }
 }
 
-fn sort(jobs: &mut [&JobView], by: Sort) {
-    match by {
-        // They come in the order of their names, and that stays where nothing else decides.
-        Sort::Name => {}
-        Sort::Next => jobs.sort_by_key(|job| {
-            let due = job.next.as_ref().filter(|_| job.suspended_by.is_none());
-            let due = due.and_then(|next| next.chosen_time.as_deref()?.parse::<UtcSecond>().ok());
-            (due.is_none(), due)
-        }),
-        Sort::Last => jobs.sort_by_key(|job| {
-            let last = job.last.as_ref();
-            std::cmp::Reverse(last.and_then(|last| last.completed_at.or(last.started_at)))
-        }),
-    }
+/// Which lines of a table fit below its headers, from where it was scrolled to.
+fn visible(count: usize, room: usize, scrolled: &mut usize) -> Range<usize> {
+    let rows = room.saturating_sub(1);
+    // When not all fit, a line says how many do not.
+    let shown = if count > rows { rows.saturating_sub(1) } else { rows };
+    *scrolled = (*scrolled).min(count.saturating_sub(shown));
+    *scrolled..count.min(*scrolled + shown)
 }
 
-fn look(client: &Client) -> Result<Snapshot, ClientError> {
-    let daemon = client.get("status")?;
-    let JobsView { jobs } = client.get("jobs")?;
-    Ok(Snapshot { daemon, jobs })
+/// What is said below a table of which only a part is shown.
+fn part_words(shown: &Range<usize>, count: usize, style: &Style) -> Option<String> {
+    if shown.len() == count {
+        return None;
+    }
+    let (first, last) = (shown.start + 1, shown.end);
+    let text = format!("{first} to {last} of {count} jobs; up and down show others");
+    Some(painted(&shortened(&text, style), Paint::Faint, style))
 }

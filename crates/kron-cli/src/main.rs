@@ -17,6 +17,7 @@ mod lines;
 mod live;
 mod outcome;
 mod plot;
+mod queue;
 mod schedule_words;
 mod screen;
 mod text;
@@ -85,6 +86,9 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<ExitCode, Failure> 
         Command::Clock(args) => command::clock::run(args, out),
         Command::Doctor(args) => command::doctor::run(args, out),
         Command::State(args) => command::state::run(args, out),
+        Command::Queue(args) => command::queue::run(args, out),
+        Command::Template(args) => command::template::run(args, out),
+        Command::Schedule(args) => command::schedule::run(args, out),
         Command::Completions(args) => command::completions::run(args, out),
         Command::Man(args) => command::man::run(args, out),
     };

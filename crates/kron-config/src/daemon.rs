@@ -11,6 +11,7 @@ use kron_core::{Finding, Seconds};
 
 use crate::hook::Hook;
 use crate::job::{Execution, Output};
+use crate::queue::{ApiSettings, QueueSettings};
 use crate::value::{self, Value};
 
 /// The keys of table `[daemon]`.
@@ -58,6 +59,10 @@ pub struct DaemonSettings {
     pub socket_group: String,
     /// Who is told what became of jobs: tables `[hook.NAME]`, in the order of their texts.
     pub hooks: Vec<Hook>,
+    /// The queue, where any file has one of its tables.
+    pub queue: Option<QueueSettings>,
+    /// Table `[api]`.
+    pub api: ApiSettings,
 }
 
 impl Default for DaemonSettings {
@@ -74,6 +79,8 @@ impl Default for DaemonSettings {
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             socket_group: "kron".to_owned(),
             hooks: Vec::new(),
+            queue: None,
+            api: ApiSettings::default(),
         }
     }
 }

@@ -35,6 +35,11 @@ impl Diagnostic {
     /// A finding about `source`.
     #[must_use]
     pub fn in_source(source: &Source, finding: Finding) -> Diagnostic {
+        Diagnostic::hiding(source, finding, &[])
+    }
+
+    /// A finding about `source` that shows none of the `hidden` bytes, which are ranges in order.
+    pub(crate) fn hiding(source: &Source, finding: Finding, hidden: &[Range<usize>]) -> Diagnostic {
         let text = source.text();
         let start = floor_boundary(text, finding.span.start.min(text.len()));
         let line = source.line_range(source.line_index(start));
@@ -46,14 +51,16 @@ impl Diagnostic {
             shown.end = floor_boundary(text, (shown.start + SHOWN_BYTES_MAX).min(line.end));
         }
         let end = end.min(shown.end.max(start));
+        let shown = shown.start.min(start)..shown.end.max(start);
+        let marked = start - shown.start..end - shown.start;
         Diagnostic {
             severity: finding.severity,
             category: finding.category,
             location: Some(source.location(start)),
             message: finding.message,
             help: finding.help,
-            excerpt: printable(&text[shown.start.min(start)..shown.end.max(start)]),
-            marked: start - shown.start.min(start)..end - shown.start.min(start),
+            excerpt: without(&printable(&text[shown.clone()]), &shown, hidden),
+            marked,
         }
     }
 
@@ -96,6 +103,26 @@ fn origin(location: &Location) -> Origin<'_> {
 /// The text without what a terminal would obey and the renderer lets through; as long in bytes.
 fn printable(text: &str) -> String {
     text.replace(|c: char| ('\u{80}'..='\u{9f}').contains(&c), "·")
+}
+
+/// The text, which stands at `shown`, with stars for the `hidden` bytes, which are in order; nothing
+/// when all of it is hidden.
+fn without(text: &str, shown: &Range<usize>, hidden: &[Range<usize>]) -> String {
+    let first = hidden.partition_point(|range| range.end <= shown.start);
+    let last = hidden.partition_point(|range| range.start < shown.end);
+    let hidden = hidden.get(first..last).unwrap_or_default();
+    let is_hidden = |at: usize| hidden.iter().any(|range| range.contains(&(shown.start + at)));
+    let mut kept = String::with_capacity(text.len());
+    let mut is_open = hidden.is_empty();
+    for (at, character) in text.char_indices() {
+        if is_hidden(at) {
+            kept.extend(std::iter::repeat_n('*', character.len_utf8()));
+        } else {
+            kept.push(character);
+            is_open |= !character.is_whitespace();
+        }
+    }
+    if is_open { kept } else { String::new() }
 }
 
 /// The file's name without what a terminal would obey.

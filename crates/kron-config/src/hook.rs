@@ -10,6 +10,7 @@ use kron_core::{Finding, Seconds};
 
 use crate::settings;
 use crate::value::{self, Value, wrong_kind};
+use crate::web::{self, Headers};
 
 /// The keys of a hook.
 pub(crate) const KEYS: [&str; 9] =
@@ -17,18 +18,8 @@ pub(crate) const KEYS: [&str; 9] =
 
 /// Hooks that a set of files may have.
 pub(crate) const HOOKS_MAX: usize = 64;
-/// Patterns of jobs, and headers, that a hook may have.
-const ITEMS_MAX: usize = 64;
-/// Headers that follow from what is sent, or from whom it is sent to.
-const RESERVED: [&str; 7] = [
-    "Connection",
-    "Content-Length",
-    "Content-Type",
-    "Host",
-    "Transfer-Encoding",
-    "X-Kron-Delivery",
-    "X-Kron-Event",
-];
+/// Patterns of jobs that a hook may have.
+const PATTERNS_MAX: usize = 64;
 /// How long a delivery may take.
 const TIMEOUT_DEFAULT: Seconds = Seconds::new(30);
 /// The longest a delivery may be given.
@@ -160,9 +151,6 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Names and values.
-type Headers = Vec<(String, String)>;
-
 /// A hook in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
@@ -199,10 +187,10 @@ impl Draft {
             "user" => self.user = Some((value::account(value, span).map_err(one)?, span.clone())),
             "url" => {
                 self.refused = true;
-                self.url = Some(url(value, span).map_err(one)?);
+                self.url = Some(web::url(value, span).map_err(one)?);
                 self.refused = false;
             }
-            "headers" => self.headers = Some((headers(value, span)?, span.clone())),
+            "headers" => self.headers = Some((web::headers(value, span)?, span.clone())),
             "token_file" => {
                 let path = value::absolute_path(value, span).map_err(one)?;
                 self.token_file = Some((path, span.clone()));
@@ -314,68 +302,14 @@ fn words(value: &Value<'_>, span: &Range<usize>) -> Result<Vec<String>, Vec<Find
     let Value::List(items) = value else {
         return Err(vec![wrong_kind(value, span, "a list such as `[\"db-*\"]`")]);
     };
-    if items.is_empty() || items.len() > ITEMS_MAX {
-        let message = format!("expected 1 to {ITEMS_MAX} names");
+    if items.is_empty() || items.len() > PATTERNS_MAX {
+        let message = format!("expected 1 to {PATTERNS_MAX} names");
         return Err(vec![Finding::validation(span.clone(), message)]);
     }
     let text = |(item, span): &(Value<'_>, Range<usize>)| {
         value::inner_text(item, span).map(str::to_owned).map_err(|finding| vec![finding])
     };
     items.iter().map(text).collect()
-}
-
-/// An address of the web: `http://` or `https://`, a host, and nothing that ends a line.
-fn url(value: &Value<'_>, span: &Range<usize>) -> Result<String, Finding> {
-    let text = value::text(value, span)?;
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-    let fault = if rest.is_none() {
-        "is neither `http://` nor `https://`"
-    } else if host.is_empty() {
-        "has no host"
-    } else if host.contains('@') {
-        "has a user or password in it, which would be logged; use `headers` or `token_file`"
-    } else if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        "has a space or control character"
-    } else {
-        return Ok(text.to_owned());
-    };
-    let shown =
-        if host.contains('@') { "the address".to_owned() } else { format!("`{}`", excerpt(text)) };
-    Err(Finding::validation(span.clone(), format!("{shown} {fault}")))
-}
-
-fn headers(value: &Value<'_>, span: &Range<usize>) -> Result<Headers, Vec<Finding>> {
-    let Value::Table(entries) = value else {
-        return Err(vec![wrong_kind(value, span, "a table such as `{ X-Key = \"…\" }`")]);
-    };
-    if entries.len() > ITEMS_MAX {
-        let message = format!("more than {ITEMS_MAX} headers");
-        return Err(vec![Finding::validation(span.clone(), message)]);
-    }
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    let mut headers = Vec::new();
-    let mut faults = Vec::new();
-    for (key, value, span) in entries {
-        match value::inner_text(value, span) {
-            Err(finding) => faults.push(finding),
-            Ok(_) if key.text.is_empty() || !key.text.chars().all(is_token) => {
-                faults.push(Finding::validation(
-                    key.span(),
-                    format!("`{}` is no header's name", excerpt(key.text)),
-                ));
-            }
-            Ok(_) if RESERVED.iter().any(|name| key.text.eq_ignore_ascii_case(name)) => {
-                let message = format!("`{}` is set by krond itself", key.text);
-                faults.push(Finding::validation(key.span(), message));
-            }
-            Ok(text) if text.chars().any(|c| c.is_control() || !c.is_ascii()) => faults.push(
-                Finding::validation(span.clone(), "a header with a character that it cannot hold"),
-            ),
-            Ok(text) => headers.push((key.text.to_owned(), text.to_owned())),
-        }
-    }
-    if faults.is_empty() { Ok(headers) } else { Err(faults) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kron_core::{Seconds, Timing};
 
 use crate::limit::Limit;
+use crate::queue::EnqueueSettings;
 use crate::source::Location;
 
 /// A complete job definition.
@@ -45,10 +46,19 @@ pub enum Action {
         /// The line.
         line: Box<str>,
     },
+    /// Puts a job into the queue; nothing is run here.
+    Enqueue(Box<EnqueueSettings>),
 }
 
 impl Action {
-    /// What is executed: the program and its arguments, or the shell and its own.
+    /// Whether it has no command of its own: what is to be done is handed over to the queue.
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
+        matches!(self, Action::Enqueue(_))
+    }
+
+    /// What is executed: the program and its arguments, or the shell and its own;
+    /// nothing for a job that enqueues.
     #[must_use]
     pub fn to_argv(&self) -> Vec<String> {
         match self {
@@ -56,6 +66,7 @@ impl Action {
             Action::Shell { shell, line } => {
                 vec![shell.to_string(), "-c".to_owned(), line.to_string()]
             }
+            Action::Enqueue(_) => Vec::new(),
         }
     }
 }

@@ -114,7 +114,7 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
         seen.push(known);
         if known == "name" {
             name_span = span;
-            match check_name(&value, &name_span) {
+            match check_name("job", &value, &name_span) {
                 Ok(()) => name = Some(value),
                 Err(finding) => findings.push(finding),
             }
@@ -132,7 +132,11 @@ fn load_line(loader: &mut Loader, source: &Source, line: Piece<'_>) {
     loader.parser().expression(&mut draft, schedule, Fields::Any, &mut findings);
     let timing = loader.parser().finish(draft, &mut findings);
     settings.split_line(&mut findings);
-    let action = settings.action(&name_span, "command=\"/usr/bin/backup --full\"", &mut findings);
+    let missing = || {
+        Finding::configuration(name_span.clone(), "a job without `command`")
+            .help("a job needs something to run, as in `command=\"/usr/bin/backup --full\"`")
+    };
+    let action = settings.action(missing, &mut findings);
     let sound = loader.report_all(source, findings);
     if let (Some(timing), Some(action), true) = (timing, action, sound) {
         let job = settings.into_job(timing, action, source.location(line.at), loader);

@@ -24,10 +24,12 @@ mod limit;
 mod lint;
 mod load;
 pub mod local_zone;
+mod queue;
 mod settings;
 mod source;
 mod toml_file;
 mod value;
+mod web;
 
 pub use daemon::{DaemonSettings, RunSettings};
 pub use diagnostic::Diagnostic;
@@ -37,4 +39,8 @@ pub use job::{Action, Argv, Execution, Job, Output};
 pub use limit::{Limit, Resource};
 pub use lint::{CoverageReport, lint};
 pub use load::{CrontabOwner, Format, Loaded, Loader, Options};
+pub use queue::{
+    ApiSettings, EnqueueSettings, Handler, HandlerTarget, QueueSettings, QueueWebhook,
+    RetrySettings,
+};
 pub use source::{Location, Source};

@@ -12,7 +12,8 @@ use crate::daemon::DaemonSettings;
 use crate::diagnostic::Diagnostic;
 use crate::files::ReadError;
 use crate::hook::{HOOKS_MAX, Hook};
-use crate::job::{Execution, Job};
+use crate::job::{Action, Execution, Job};
+use crate::queue::tables::QueueTables;
 use crate::source::{Location, Source};
 use crate::value::is_account;
 use crate::{crontab, krontab, toml_file};
@@ -98,8 +99,9 @@ pub struct Loader {
     /// How processes are set up, each way once.
     setups: HashSet<Arc<Execution>>,
     daemon: DaemonSettings,
-    /// Where each key of `[daemon]` was given, sound or not.
-    daemon_places: HashMap<&'static str, Location>,
+    queue: QueueTables,
+    /// Where each key of `[daemon]`, `[queue]` and `[api]` was given, sound or not.
+    key_places: HashMap<(&'static str, &'static str), Location>,
     hook_places: HashMap<Box<str>, Location>,
     /// How often each crontab entry has been seen.
     crontab_entries: HashMap<String, usize>,
@@ -113,6 +115,8 @@ pub struct Loader {
     cut_short: bool,
     refused: bool,
     in_crontab: bool,
+    /// The bytes of the text at hand that no diagnostic shows.
+    hidden: Vec<Range<usize>>,
 }
 
 /// How many errors crontabs have.
@@ -131,7 +135,8 @@ pub struct Loaded {
     pub jobs: Vec<Job>,
     /// The daemon's settings, merged from all texts, with defaults for what none of them sets.
     pub daemon: DaemonSettings,
-    /// Every fault and doubt, in the order of their texts.
+    /// Every fault and doubt, in the order of their texts; what is wrong with all of them together
+    /// comes last.
     pub diagnostics: Vec<Diagnostic>,
     /// Whether there were so many errors in native texts, or so many jobs, that the rest was not
     /// read. No number of bad crontab lines does that.
@@ -173,7 +178,8 @@ impl Loader {
             places: HashMap::new(),
             setups: HashSet::new(),
             daemon: DaemonSettings::default(),
-            daemon_places: HashMap::new(),
+            queue: QueueTables::default(),
+            key_places: HashMap::new(),
             hook_places: HashMap::new(),
             crontab_entries: HashMap::new(),
             entries_without_time: 0,
@@ -184,12 +190,14 @@ impl Loader {
             cut_short: false,
             refused: false,
             in_crontab: false,
+            hidden: Vec::new(),
         }
     }
 
     /// Adds the jobs of one text.
     pub fn load(&mut self, source: &Source, format: &Format) {
         self.in_crontab = matches!(format, Format::Crontab(_));
+        self.hide(Vec::new());
         match format {
             Format::Toml => toml_file::load(self, source),
             Format::Krontab => krontab::load(self, source),
@@ -210,7 +218,8 @@ impl Loader {
 
     /// Everything that was found.
     #[must_use]
-    pub fn finish(self) -> Loaded {
+    pub fn finish(mut self) -> Loaded {
+        self.finish_queue();
         Loaded {
             jobs: self.jobs,
             daemon: self.daemon,
@@ -218,6 +227,29 @@ impl Loader {
             cut_short: self.cut_short,
             entries_without_time: self.entries_without_time,
             refused: self.refused,
+        }
+    }
+
+    /// What only all texts together say about the queue and the API.
+    fn finish_queue(&mut self) {
+        let place = |key| self.key_places.get(&key).cloned();
+        let wait = place(("queue", "backoff")).or_else(|| place(("queue", "backoff_max")));
+        let (queue, mut found) = std::mem::take(&mut self.queue).finish(wait);
+        if let (Some(_), None, Some(place)) =
+            (self.daemon.api.listen, place(("api", "token_file")), place(("api", "listen")))
+        {
+            let finding = Finding::validation(0..0, "`listen` of `[api]` needs `token_file`")
+                .help("whoever can connect could do anything; requests must bear a token");
+            found.push((place, finding));
+        }
+        self.daemon.queue = queue;
+        self.in_crontab = false;
+        // Where the rest was not read, nobody knows what is missing.
+        let found = found.into_iter().filter(|_| !self.cut_short).collect::<Vec<_>>();
+        for (place, finding) in found {
+            if self.admits(&finding) {
+                self.diagnostics.push(Diagnostic::at(&place, finding));
+            }
         }
     }
 
@@ -253,6 +285,15 @@ impl Loader {
     /// Reports what more may become known about: its index for [`Loader::add_to`], unless it is one
     /// of too many.
     pub(crate) fn report_for_later(&mut self, source: &Source, finding: Finding) -> Option<usize> {
+        if !self.admits(&finding) {
+            return None;
+        }
+        self.diagnostics.push(Diagnostic::hiding(source, finding, &self.hidden));
+        Some(self.diagnostics.len() - 1)
+    }
+
+    /// Counts a finding; `false` when it is one of too many.
+    fn admits(&mut self, finding: &Finding) -> bool {
         let (count, most) = match (finding.is_error(), self.in_crontab) {
             (false, _) => (&mut self.warning_count, WARNINGS_MAX),
             (true, true) => (&mut self.crontab_errors.told, ERRORS_MAX),
@@ -264,11 +305,16 @@ impl Loader {
         };
         if *count == most {
             self.crontab_errors.untold += usize::from(finding.is_error() && self.in_crontab);
-            return None;
+            return false;
         }
         *count += 1;
-        self.diagnostics.push(Diagnostic::in_source(source, finding));
-        Some(self.diagnostics.len() - 1)
+        true
+    }
+
+    /// Keeps these bytes of the text at hand out of diagnostics; it is said anew for each section.
+    pub(crate) fn hide(&mut self, mut hidden: Vec<Range<usize>>) {
+        hidden.sort_unstable_by_key(|range| range.start);
+        self.hidden = hidden;
     }
 
     /// Appends to the message of a diagnostic.
@@ -300,18 +346,28 @@ impl Loader {
         sound
     }
 
-    /// The daemon's settings, to apply `key` of `[daemon]` to, which stands at `place`; or the place
-    /// where the key was given before.
-    pub(crate) fn define_daemon_key(
+    /// Notes that a key of a table stands at `place`, or says where it was given before.
+    pub(crate) fn define_key(
         &mut self,
+        table: &'static str,
         key: &'static str,
         place: Location,
-    ) -> Result<&mut DaemonSettings, Location> {
-        if let Some(first) = self.daemon_places.get(key) {
+    ) -> Result<(), Location> {
+        if let Some(first) = self.key_places.get(&(table, key)) {
             return Err(first.clone());
         }
-        self.daemon_places.insert(key, place);
-        Ok(&mut self.daemon)
+        self.key_places.insert((table, key), place);
+        Ok(())
+    }
+
+    /// The daemon's settings so far.
+    pub(crate) fn daemon(&mut self) -> &mut DaemonSettings {
+        &mut self.daemon
+    }
+
+    /// The queue's tables so far.
+    pub(crate) fn queue(&mut self) -> &mut QueueTables {
+        &mut self.queue
     }
 
     /// Takes a hook in, unless its name is taken.
@@ -361,6 +417,9 @@ impl Loader {
             self.refused = true;
             return;
         }
+        if let Action::Enqueue(enqueue) = &job.action {
+            self.queue.enqueue(&enqueue.job_type, &job.origin);
+        }
         self.places.insert(job.timing.placement().shared_identity(), job.origin.clone());
         self.jobs.push(job);
     }
@@ -376,14 +435,14 @@ impl Loader {
     }
 }
 
-/// Checks a job's name, which is its identity.
-pub(crate) fn check_name(name: &str, span: &Range<usize>) -> Result<(), Finding> {
+/// Checks the name of a job, which is its identity, or of a `what` that has a name like one.
+pub(crate) fn check_name(what: &str, name: &str, span: &Range<usize>) -> Result<(), Finding> {
     let fault = if name.is_empty() {
-        "a job with an empty name".to_owned()
+        format!("a {what} with an empty name")
     } else if name.len() > NAME_BYTES_MAX {
-        format!("a job's name of more than {NAME_BYTES_MAX} bytes")
+        format!("a {what}'s name of more than {NAME_BYTES_MAX} bytes")
     } else if name.chars().any(char::is_control) {
-        format!("the job's name `{}` contains a control character", excerpt(name))
+        format!("the {what}'s name `{}` contains a control character", excerpt(name))
     } else {
         return Ok(());
     };

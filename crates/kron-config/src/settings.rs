@@ -9,6 +9,7 @@ use kron_core::{Finding, Seconds, Timing};
 use crate::job::{Action, Execution, Job};
 use crate::limit::{self, Limit, Resource};
 use crate::load::Loader;
+use crate::queue::EnqueueSettings;
 use crate::source::Location;
 use crate::value::{self, Value, wrong_kind};
 
@@ -33,6 +34,9 @@ pub(crate) const KEYS: [&str; 16] = [
     "description",
 ];
 
+/// The keys that a job has which enqueues.
+const OF_ENQUEUE: [&str; 2] = ["enqueue", "description"];
+
 /// Variables an environment may have.
 pub(crate) const ENV_MAX: usize = 256;
 /// The longest usual length of a run, as long as the longest window.
@@ -48,6 +52,9 @@ pub(crate) struct Settings {
     env: Vec<(String, String)>,
     limits: Vec<Limit>,
     execution: Execution,
+    enqueue: Option<EnqueueSettings>,
+    /// The keys that were given, sound or not, and where their values stand.
+    given: Vec<(&'static str, Range<usize>)>,
     /// Whether a command or its shell was given and refused, so that nothing is missing.
     refused: bool,
     duration: Option<Seconds>,
@@ -64,11 +71,12 @@ impl Settings {
     /// Applies `key = value`.
     pub(crate) fn set(
         &mut self,
-        key: &str,
+        key: &'static str,
         value: &Value<'_>,
         span: Range<usize>,
         findings: &mut Vec<Finding>,
     ) {
+        self.given.push((key, span.clone()));
         match key {
             "command" => match command(value, &span) {
                 Ok(command) => self.command = Some((command, span)),
@@ -86,6 +94,12 @@ impl Settings {
                 }
             }
         }
+    }
+
+    /// Applies `enqueue = {…}`, whose value was read already; `None` when it was refused.
+    pub(crate) fn set_enqueue(&mut self, enqueue: Option<EnqueueSettings>, span: Range<usize>) {
+        self.given.push(("enqueue", span));
+        self.enqueue = enqueue;
     }
 
     fn set_one(&mut self, key: &str, value: &Value<'_>, span: Range<usize>) -> Result<(), Finding> {
@@ -188,38 +202,45 @@ impl Settings {
         origin: Location,
         loader: &mut Loader,
     ) -> Job {
-        // In one order, so that moving a limit about in the file is no change of the job.
-        self.limits.sort_by_key(|limit| limit.resource);
+        let duration = self.duration.take();
+        let description = self.description.take().map(String::into_boxed_str);
         Job {
             timing,
             action,
-            execution: loader.shared(Execution {
-                // An empty list is shared, too.
-                env: if self.env.is_empty() { Arc::default() } else { self.env.into() },
-                limits: self.limits.into(),
-                ..self.execution
-            }),
-            duration: self.duration,
-            description: self.description.map(String::into_boxed_str),
+            execution: self.into_execution(loader),
+            duration,
+            description,
             origin,
         }
     }
 
-    /// The action these settings describe; `job` is the place to point at when there is none.
+    /// How the process is set up that these settings describe.
+    pub(crate) fn into_execution(mut self, loader: &mut Loader) -> Arc<Execution> {
+        // In one order, so that moving a limit about in the file is no change of the job.
+        self.limits.sort_by_key(|limit| limit.resource);
+        loader.shared(Execution {
+            // An empty list is shared, too.
+            env: if self.env.is_empty() { Arc::default() } else { self.env.into() },
+            limits: self.limits.into(),
+            ..self.execution
+        })
+    }
+
+    /// The action these settings describe; `missing` says that there is none.
     pub(crate) fn action(
         &mut self,
-        job: &Range<usize>,
-        example: &str,
+        missing: impl FnOnce() -> Finding,
         findings: &mut Vec<Finding>,
     ) -> Option<Action> {
+        if let Some((_, span)) = self.given.iter().find(|(key, _)| *key == "enqueue") {
+            findings.extend(self.beside_enqueue(span));
+            return self.enqueue.take().map(|enqueue| Action::Enqueue(Box::new(enqueue)));
+        }
         if self.refused {
             return None;
         }
         let Some((command, span)) = self.command.take() else {
-            findings.push(
-                Finding::configuration(job.clone(), "a job without `command`")
-                    .help(format!("a job needs something to run, as in `{example}`")),
-            );
+            findings.push(missing());
             return None;
         };
         let action = match (command, self.shell.unwrap_or(false)) {
@@ -238,6 +259,21 @@ impl Settings {
             }
         };
         action.map_err(|finding| findings.push(finding)).ok()
+    }
+
+    /// What does not go with `enqueue`, which stands at `span`: a job that enqueues runs nothing.
+    fn beside_enqueue(&self, span: &Range<usize>) -> Vec<Finding> {
+        if self.given.iter().any(|(key, _)| *key == "command") {
+            let message = "a job with both `command` and `enqueue`";
+            return vec![Finding::configuration(span.clone(), message).help("make two jobs of it")];
+        }
+        let strangers = self.given.iter().filter(|(key, _)| !OF_ENQUEUE.contains(key));
+        let findings = strangers.map(|(key, span)| {
+            let message = format!("`{key}` goes with `command`, not with `enqueue`");
+            let help = "how a job of the queue runs is said in `[queue.handler.TYPE]`";
+            Finding::configuration(span.clone(), message).help(help)
+        });
+        findings.collect()
     }
 
     /// Splits a command line into words without a shell: what a krontab line means.

@@ -1,6 +1,9 @@
-//! TOML job files: one table per job, and one for the daemon; unknown keys are errors.
+//! TOML job files: one table per job, and some for the daemon; unknown keys are errors.
 
+mod enqueue;
+mod secrets;
 mod sections;
+mod tables;
 mod texts;
 mod values;
 
@@ -13,12 +16,12 @@ use kron_core::{Argument, Draft, Finding, Modifier, Piece};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use self::secrets::{may_show_secret, secrets};
 use self::sections::{Name, Section, Sections, Strings};
 use self::texts::Texts;
 use self::values::{in_file_order, kind_of, scalar, setting_value};
-use crate::daemon;
-use crate::hook;
 use crate::load::{Loader, check_name};
+use crate::queue::tables::Kind;
 use crate::settings::{KEYS, Settings};
 use crate::source::Source;
 
@@ -35,7 +38,7 @@ const TIMING_KEYS: [(&str, Modifier); 8] = [
 ];
 
 /// Tables that belong to parts of Kron which are not in this version.
-const ABSENT_TABLES: [&str; 3] = ["api", "queue", "spool"];
+const ABSENT_TABLES: [&str; 1] = ["spool"];
 
 /// Bytes the tables of one job may have. The parser needs up to fifty times as much.
 const SECTION_BYTES_MAX: usize = 1024 * 1024;
@@ -82,9 +85,13 @@ impl JobFile<'_> {
         let Section { name, title, range, open_string } = section;
         let header = range.start..range.start + title.len() + usize::from(!title.is_empty());
         let text = &self.source.text()[range.clone()];
+        if name.is_of_queue() {
+            // Also when it is at fault, so that nobody is told to add what is there.
+            loader.queue().note();
+        }
         if range.len() > SECTION_BYTES_MAX {
             if strings == Strings::EndAtHeaders || !self.read_apart(loader, &range, range.end) {
-                let what = if name.0 == "daemon" { "a table" } else { "a job" };
+                let what = if name.is_of_daemon() { "a table" } else { "a job" };
                 let message = format!("{what} of more than {} KiB", SECTION_BYTES_MAX / 1024);
                 loader.report(self.source, Finding::validation(header, message));
             }
@@ -109,10 +116,13 @@ impl JobFile<'_> {
         {
             return;
         }
+        let hides_fault = !name.is_of_job()
+            && fault.as_ref().is_some_and(|it| may_show_secret(text, it.span.start - range.start));
+        loader.hide(if hides_fault { vec![range.clone()] } else { Vec::new() });
         if let Some(&first) = self.seen.get(&name) {
             let place = self.source.location(first);
             let message = format!("`[{}]` stands in two places", excerpt(title));
-            let together = if name.0 == "daemon" { "its keys" } else { "the tables of a job" };
+            let together = name.kept_together();
             loader.report(
                 self.source,
                 Finding::configuration(header, message)
@@ -120,9 +130,15 @@ impl JobFile<'_> {
             );
             return;
         }
+        let handler = name.handler().map(str::to_owned);
         self.seen.insert(name, range.start);
         match fault {
             Some(fault) => {
+                if let Some(job_type) = handler {
+                    let place = self.source.location(range.start);
+                    let taken = loader.queue().name(Kind::Handler, &job_type, place, &header);
+                    taken.err().into_iter().for_each(|it| loader.report(self.source, it));
+                }
                 // The parser only notices at the end, where the next job stands.
                 let open = open_string.map(|quotes| {
                     Finding::configuration(quotes, "this string is never closed")
@@ -178,6 +194,7 @@ impl Document<'_> {
     }
 
     fn load(&self, loader: &mut Loader, root: &DeTable<'_>) {
+        loader.hide(secrets(root).into_iter().map(|span| self.place(span)).collect());
         for (key, value) in in_file_order(root) {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("job", DeValue::Table(jobs)) => {
@@ -191,28 +208,29 @@ impl Document<'_> {
                         .help("a job is a table of its own: `[job.NAME]`"),
                 ),
                 ("daemon", DeValue::Table(table)) => self.load_daemon(loader, table),
-                ("daemon", _) => self.report(
-                    loader,
-                    Finding::configuration(key.span(), "`daemon` is not a table")
-                        .help("the daemon's settings are one table: `[daemon]`"),
-                ),
                 ("hook", DeValue::Table(hooks)) => {
                     for (name, table) in in_file_order(hooks) {
                         self.load_hook(loader, name, table);
                     }
                 }
-                ("hook", _) => self.report(
-                    loader,
-                    Finding::configuration(key.span(), "`hook` is not a table")
-                        .help("a hook is a table of its own: `[hook.NAME]`"),
-                ),
+                ("queue", value) => {
+                    loader.queue().note();
+                    match value {
+                        DeValue::Table(table) => self.load_queue(loader, table),
+                        _ => self.report(loader, not_a_table(key, "queue")),
+                    }
+                }
+                ("api", DeValue::Table(table)) => self.load_api(loader, table),
+                (word @ ("daemon" | "hook" | "api"), _) => {
+                    self.report(loader, not_a_table(key, word));
+                }
                 (absent, _) if ABSENT_TABLES.contains(&absent) => self.report(
                     loader,
                     Finding::configuration(
                         key.span(),
                         format!("unknown table `{absent}`: this version of Kron does not have it"),
                     )
-                    .help("it has `[daemon]`, `[hook.NAME]` and `[job.NAME]`"),
+                    .help("it has `[daemon]`, `[api]`, `[queue]`, `[hook.NAME]` and `[job.NAME]`"),
                 ),
                 (other, _) => self.report(
                     loader,
@@ -222,80 +240,11 @@ impl Document<'_> {
                     )
                     .nearest(
                         other,
-                        ["job", "daemon", "hook"],
-                        "expected `[daemon]` and tables such as `[job.NAME]` and `[hook.NAME]`",
+                        ["job", "daemon", "hook", "queue", "api"],
+                        "expected `[daemon]`, `[api]`, `[queue]` and tables such as `[job.NAME]` and `[hook.NAME]`",
                     ),
                 ),
             }
-        }
-    }
-
-    fn load_daemon(&self, loader: &mut Loader, table: &DeTable<'_>) {
-        for (key, value) in in_file_order(table) {
-            let word = key.get_ref().as_ref();
-            let Some(known) = daemon::KEYS.into_iter().find(|known| *known == word) else {
-                let message = format!("unknown key `{}` of `[daemon]`", excerpt(word));
-                let finding = Finding::configuration(key.span(), message).nearest(
-                    word,
-                    daemon::KEYS,
-                    format!("the keys of `[daemon]` are {}", daemon::KEYS.join(", ")),
-                );
-                self.report(loader, finding);
-                continue;
-            };
-            let place = self.source.location(self.place(key.span()).start);
-            let result = match loader.define_daemon_key(known, place) {
-                Ok(settings) => settings.set(known, &setting_value(value.get_ref()), &value.span()),
-                Err(first) => Err(Finding::configuration(
-                    key.span(),
-                    format!("`{known}` of `[daemon]` is defined twice"),
-                )
-                .help(format!("it is first defined at {first}; keys are unique over all files"))),
-            };
-            if let Err(finding) = result {
-                self.report(loader, finding);
-            }
-        }
-    }
-
-    fn load_hook(
-        &self,
-        loader: &mut Loader,
-        name: &Spanned<Cow<'_, str>>,
-        value: &Spanned<DeValue<'_>>,
-    ) {
-        let DeValue::Table(table) = value.get_ref() else {
-            let message = format!("`hook.{}` is not a table", excerpt(name.get_ref()));
-            let finding = Finding::configuration(name.span(), message)
-                .help("a hook is a table of its own: `[hook.NAME]`");
-            return self.report(loader, finding);
-        };
-        if let Err(finding) = check_name(name.get_ref(), &name.span()) {
-            return self.report(loader, finding);
-        }
-        let mut findings = Vec::new();
-        let mut draft = hook::Draft::default();
-        for (key, value) in in_file_order(table) {
-            let word = key.get_ref().as_ref();
-            if hook::KEYS.contains(&word) {
-                let setting = setting_value(value.get_ref());
-                if let Err(faults) = draft.set(word, &setting, &value.span()) {
-                    findings.extend(faults);
-                }
-            } else {
-                let message = format!("unknown key `{}` of a hook", excerpt(word));
-                let keys = format!("the keys of a hook are {}", hook::KEYS.join(", "));
-                let finding = Finding::configuration(key.span(), message);
-                findings.push(finding.nearest(word, hook::KEYS, keys));
-            }
-        }
-        let hook = draft.finish(name.get_ref(), &name.span(), &mut findings);
-        if let (Some(hook), true) = (hook, findings.is_empty()) {
-            let place = self.source.location(self.place(name.span()).start);
-            findings.extend(loader.define_hook(hook, place, &name.span()).err());
-        }
-        for finding in findings {
-            self.report(loader, finding);
         }
     }
 
@@ -311,7 +260,7 @@ impl Document<'_> {
                 .help("a job is a table of its own: `[job.NAME]`");
             return self.report(loader, finding);
         };
-        if let Err(finding) = check_name(name.get_ref(), &name.span()) {
+        if let Err(finding) = check_name("job", name.get_ref(), &name.span()) {
             return self.report(loader, finding);
         }
         let mut findings = Vec::new();
@@ -332,14 +281,17 @@ impl Document<'_> {
                 self.read_modifier(loader, &mut draft, modifier, value, &mut findings);
                 let found = findings[before..].iter_mut();
                 found.for_each(|finding| say_as_key(finding, key, modifier));
-            } else if setting_keys().any(|known| known == word) {
+            } else if word == "enqueue" {
+                settings.set_enqueue(enqueue::read(value, &mut findings), value.span());
+            } else if let Some(known) = setting_keys().find(|known| *known == word) {
                 let setting = setting_value(value.get_ref());
-                settings.set(word, &setting, value.span(), &mut findings);
+                settings.set(known, &setting, value.span(), &mut findings);
             } else {
                 let known = ["schedule"]
                     .into_iter()
                     .chain(TIMING_KEYS.iter().map(|(known, _)| *known))
-                    .chain(setting_keys());
+                    .chain(setting_keys())
+                    .chain(["enqueue"]);
                 findings.push(
                     Finding::configuration(key.span(), format!("unknown key `{}`", excerpt(word)))
                         .nearest(word, known.clone(), {
@@ -357,8 +309,12 @@ impl Document<'_> {
             );
         }
         let timing = loader.parser().finish(draft, &mut findings);
-        let example = "command = [\"/usr/bin/backup\", \"--full\"]";
-        let action = settings.action(&name.span(), example, &mut findings);
+        let missing = || {
+            Finding::configuration(name.span(), "a job with neither `command` nor `enqueue`").help(
+                "a job needs something to do, as in `command = [\"/usr/bin/backup\", \"--full\"]`",
+            )
+        };
+        let action = settings.action(missing, &mut findings);
         for finding in &mut findings {
             finding.span = self.place(texts.place(self.text(), finding.span.clone()));
         }
@@ -452,6 +408,17 @@ impl Document<'_> {
             }
         }
     }
+}
+
+/// Says that a top-level key is no table.
+fn not_a_table(key: &Spanned<Cow<'_, str>>, word: &str) -> Finding {
+    let help = match word {
+        "hook" => "a hook is a table of its own: `[hook.NAME]`",
+        "queue" => "the queue's settings are tables: `[queue]`, `[queue.handler.TYPE]`",
+        "api" => "the API's settings are one table: `[api]`",
+        _ => "the daemon's settings are one table: `[daemon]`",
+    };
+    Finding::configuration(key.span(), format!("`{word}` is not a table")).help(help)
 }
 
 /// The keys of a job that are not about time.

@@ -41,7 +41,7 @@ fn job_of(file: &str, part: &str) -> Job {
 fn line_of(job: &Job) -> &str {
     match &job.action {
         Action::Shell { line, .. } => line,
-        Action::Program(words) => panic!("{words:?}"),
+        Action::Program(_) | Action::Enqueue(_) => panic!("{:?}", job.action),
     }
 }
 

@@ -35,7 +35,7 @@ fn check_faults(format: &Format, text: &str, jobs: usize, expected: &[&str]) {
 fn line_of(job: &Job) -> (&str, &str) {
     match &job.action {
         Action::Shell { shell, line } => (shell, line),
-        Action::Program(words) => panic!("{words:?}"),
+        Action::Program(_) | Action::Enqueue(_) => panic!("{:?}", job.action),
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod loading;
 
-use kron_config::{DaemonSettings, Execution, Format, Loaded, Loader, Options, Output, Source};
+use kron_config::{
+    ApiSettings, DaemonSettings, Execution, Format, Loaded, Loader, Options, Output, Source,
+};
 use kron_core::Seconds;
 use loading::{check_said, load, said};
 
@@ -53,6 +55,8 @@ fn what_is_not_written_has_its_default() {
         path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
         socket_group: "kron".to_owned(),
         hooks: Vec::new(),
+        queue: None,
+        api: ApiSettings::default(),
     };
     assert_eq!(DaemonSettings::default(), default);
     assert_eq!(daemon(""), default);
@@ -78,6 +82,8 @@ fn every_key() {
         path: "/opt/bin:/bin".to_owned(),
         socket_group: "ops".to_owned(),
         hooks: Vec::new(),
+        queue: None,
+        api: ApiSettings::default(),
     };
     assert_eq!(written, expected);
 }
@@ -233,9 +239,6 @@ fn what_is_no_table_or_not_in_this_version() {
         ("daemon = 5\n", "1:1 `daemon` is not a table".to_owned()),
         ("[[daemon]]\nhistory = 5\n", "1:3 `daemon` is not a table".to_owned()),
         ("[deamon]\nhistory = 5\n", "1:2 unknown table or key `deamon`".to_owned()),
-        ("[api]\nlisten = '127.0.0.1:8620'\n", format!("1:2 {}", absent("api"))),
-        ("[queue]\n", format!("1:2 {}", absent("queue"))),
-        ("[queue.handler.mail]\ncommand = ['x']\n", format!("1:2 {}", absent("queue"))),
         ("[spool.in]\ndir = '/srv/in'\n", format!("1:2 {}", absent("spool"))),
         ("spool = 5\n", format!("1:1 {}", absent("spool"))),
     ] {
@@ -244,7 +247,8 @@ fn what_is_no_table_or_not_in_this_version() {
     }
     let help = |text: &str| load(&Format::Toml, text).diagnostics[0].help.clone().expect("help");
     assert_eq!(help("[deamon]\n"), "did you mean `daemon`?");
-    assert_eq!(help("[queue]\n"), "it has `[daemon]`, `[hook.NAME]` and `[job.NAME]`");
+    let tables = "it has `[daemon]`, `[api]`, `[queue]`, `[hook.NAME]` and `[job.NAME]`";
+    assert_eq!(help("[spool]\n"), tables);
 }
 
 #[test]
@@ -316,7 +320,7 @@ fn every_fault_at_once_beside_those_of_jobs() {
             "5:9 expected a text, found a number",
             "6:1 unknown key `histry` of `[daemon]`",
             "7:12 `log_size` goes from 4KiB to 1GiB",
-            "8:6 a job without `command`",
+            "8:6 a job with neither `command` nor `enqueue`",
             "10:1 unknown key `commnd`",
         ],
     );
@@ -348,7 +352,7 @@ fn damage_before_it_does_not_bury_it() {
         "[daemon]\nlog_age = '30d\n[job.b]\nschedule = '@daily'\ncommnd = ['x']\n",
         &[
             "2:15 invalid literal string, expected `'`",
-            "3:6 a job without `command`",
+            "3:6 a job with neither `command` nor `enqueue`",
             "5:1 unknown key `commnd`",
         ],
     );
@@ -394,12 +398,12 @@ fn the_page_is_right() {
         .map(|rest| rest.split_once("```").expect("an end").0)
         .collect();
     let loaded = check_said(&Format::Toml, &examples.concat(), &[]);
-    assert_eq!(loaded.jobs.len(), 2);
+    assert_eq!(loaded.jobs.len(), 3);
     assert_eq!(loaded.jobs[1].execution.limits.len(), 4);
     assert_eq!(loaded.daemon.history_entries_max, 500);
 
     let (_, rest) = page.split_once("### The daemon's own settings\n").expect("a chapter");
-    let (chapter, _) = rest.split_once("\n## ").expect("an end");
+    let (chapter, _) = rest.split_once("\n### ").expect("an end");
     let mut keys = Vec::new();
     let mut table = String::new();
     for row in chapter.lines().filter_map(|line| line.strip_prefix("| `")) {

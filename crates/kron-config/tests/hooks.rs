@@ -78,7 +78,7 @@ fn what_is_refused() {
         ("url = 'https:///x'", "2:7 `https:///x` has no host"),
         (
             "url = 'https://u:secret@a/'",
-            "2:7 the address has a user or password in it, which would be logged; use `headers` or `token_file`",
+            "2:7 the address has a user or password in it, which would be logged; use `headers`",
         ),
         ("url = 'http://a b'", "2:7 `http://a b` has a space or control character"),
         ("url = 'http://a'\nheaders = { 'a b' = 'c' }", "3:13 `a b` is no header's name"),

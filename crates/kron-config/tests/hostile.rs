@@ -102,6 +102,8 @@ fn one_line_for_ten_megabytes() {
         "[job.",
         "[job.a]",
         "[daemon]",
+        "[queue.handler.a]",
+        "[queue.",
         "limit_cpu=",
         "a=\"\",",
     ] {
@@ -120,6 +122,11 @@ fn many_lines() {
         "[daemon]\nhistory = 1\n[job.a]\n",
         "[daemon]\n\"\"\"\n",
         "[daemon.x]\n[daemon.y]\n",
+        "[queue]\n",
+        "[queue]\nworkers = 1\n[job.a]\n",
+        "[queue.handler.a]\n[queue.handler.b]\n",
+        "[[queue.handler.a]]\n",
+        "[api]\n[queue]\n",
         "[job.\n",
         "[[job.a]]\n",
         "x\n",
@@ -157,6 +164,10 @@ fn a_million_different_things() {
     let numbered = |line: &dyn Fn(usize) -> String| (0..1_000_000).map(line).collect::<String>();
     check("keys", &numbered(&|n| format!("k{n}=1\n")));
     check("keys of the daemon", &format!("[daemon]\n{}", numbered(&|n| format!("k{n}=1\n"))));
+    check("keys of the queue", &format!("[queue]\n{}", numbered(&|n| format!("k{n}=1\n"))));
+    check("keys of handlers", &format!("[queue.handler]\n{}", numbered(&|n| format!("k{n}=1\n"))));
+    check("handlers", &numbered(&|n| format!("[queue.handler.t{n}]\n")));
+    check("webhooks", &numbered(&|n| format!("[queue.webhook.t{n}]\n")));
     check("keys of a job", &format!("[job.a]\n{}", numbered(&|n| format!("k{n}=1\n"))));
     check("variables", &numbered(&|n| format!("V{n}=\n")));
     check("tables", &numbered(&|n| format!("[t{n}]\n")));
@@ -170,10 +181,16 @@ fn as_deep_as_a_section_may_be() {
         let depth = million / (open.len() + close.len());
         let text = format!("[job.a]\nenv = {}1{}\n", open.repeat(depth), close.repeat(depth));
         check(open, &text);
+        let params = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+        check(open, &format!("[job.a.enqueue]\ntype = 'x'\nparams = {{ a = {params} }}\n"));
+        check(open, &format!("[queue.handler.a]\nheaders = {params}\n"));
     }
     let dotted = "a.".repeat(million / 2 - 100);
     check("dotted key", &format!("[job.a]\n{dotted}a = 1\n"));
     check("dotted header", &format!("[job.{dotted}a]\n"));
+    check("dotted parameters", &format!("[job.a.enqueue.params]\n{dotted}a = 1\n"));
+    check("dotted headers", &format!("[hook.a.headers]\n{dotted}a = 1\n"));
+    check("dotted handler", &format!("[queue.handler.{dotted}a]\n"));
     check("dotted root", &format!("{dotted}a = 1\n"));
 }
 
@@ -205,6 +222,17 @@ fn long_values_of_valid_shape() {
     check("env", &format!("[job.a]\nschedule = '@daily'\n[job.a.env]\n{variables}"));
     check("limits", &format!("[job.a]\nschedule = '@daily'\n[job.a.limits]\n{variables}"));
     check("daemon", &format!("[daemon]\n{variables}"));
+    check("handler", &format!("[queue.handler.a]\n{variables}"));
+    check("headers", &format!("[queue.webhook.a.headers]\n{variables}"));
+    check(
+        "parameters",
+        &format!("[job.a.enqueue]\ntype = 'x'\n[job.a.enqueue.params]\n{variables}"),
+    );
+    let numbers = many("nan,", 900_000);
+    check("no numbers", &format!("[job.a]\nenqueue = {{ params = {{ a = [{numbers}] }} }}\n"));
+    let codes = many("0,", 900_000);
+    check("codes", &format!("[queue.handler.a]\nskip_codes = [{codes}]\n"));
+    check("events", &format!("[queue.webhook.a]\non = [{}]\n", many("'x',", 900_000)));
     check("sizes", &format!("[daemon]\nlog_size = '{}'\n", many("1", 900_000)));
     check("path", &format!("[daemon]\npath = '{}'\n", many("/:", 900_000)));
 }
@@ -236,6 +264,16 @@ fn fragments() -> impl Strategy<Value = String> {
         "[job.b.env]",
         "[job.a.limits]",
         "[daemon]",
+        "[queue]",
+        "[queue.handler.t]",
+        "[queue.webhook.w.headers]",
+        "[api]",
+        "[job.a.enqueue]",
+        "enqueue = { type = 't' }",
+        "[[job.a.enqueue.params.p]]",
+        "params",
+        "headers = { A = 'b' }",
+        "url = 'http://a'",
         "history",
         "log_size = \"10MiB\"",
         "path = ",

@@ -46,7 +46,7 @@ pub use plan::{
     ARGUMENT_BYTES_MAX, Credentials, GROUPS_MAX, Limit, Output, PLAN_BYTES_MAX, Plan, PlanError,
     Resource, TAG_BYTES_MAX,
 };
-pub use process::{Held, ProcessId, Signal, become_subreaper, boot_id, reap_children};
+pub use process::{Held, ProcessId, Signal, become_subreaper, boot_id, own_process, reap_children};
 pub use supervisor::{is_supervisor, supervise};
 pub use synchronised::clock_is_synchronised;
 pub use wire::Message;

@@ -197,6 +197,15 @@ pub fn boot_id() -> io::Result<String> {
     Ok(text.trim_ascii().to_owned())
 }
 
+/// The calling process, as no other can be taken for it.
+///
+/// # Errors
+/// The system's process directory is not there.
+pub fn own_process() -> io::Result<ProcessId> {
+    let pid = getpid().as_raw_nonzero().get();
+    Ok(ProcessId { pid, start_ticks: start_ticks(pid)? })
+}
+
 /// Makes orphans below this process its children, so that it can reap them.
 ///
 /// # Errors

@@ -98,6 +98,10 @@ impl Observers {
         self.lock().push(observer);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     pub(crate) fn tell(&self, changes: &[Change]) {
         if !changes.is_empty() {
             self.lock().retain_mut(|observer| observer(changes) == Interest::More);

@@ -8,14 +8,19 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
 use crate::limits::{BUSY_TIMEOUT_MS, STATEMENTS_MAX};
 
 /// Every version's step from the one before; never edited once released.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("schema/0001_queue.sql"), include_str!("schema/0002_webhooks.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/0001_queue.sql"),
+    include_str!("schema/0002_webhooks.sql"),
+    include_str!("schema/0003_lists.sql"),
+    include_str!("schema/0004_replace.sql"),
+];
 /// `PRAGMA application_id` of our files: `Kron`.
 const APPLICATION_ID: i64 = 0x4b72_6f6e;
 
@@ -87,6 +92,9 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, StoreEr
     };
     connection.busy_timeout(Duration::from_millis(BUSY_TIMEOUT_MS))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // A statement is planned once, whatever is bound to it later. Otherwise most are prepared anew
+    // for each use, which takes longer than using them.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     set("trusted_schema", "OFF")?;
     set("foreign_keys", "ON")?;
     set("synchronous", "FULL")?;

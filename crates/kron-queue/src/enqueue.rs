@@ -155,6 +155,7 @@ pub(crate) fn resolve(context: &mut Context<'_>, request: NewJob) -> Result<NewR
         None => None,
         Some(id) => Some(template(context, id)?.ok_or(EnqueueError::NoTemplate(id))?),
     };
+    let has_template = template.is_some();
     let (template_type, mut params, template_priority) =
         template.unwrap_or_else(|| (None, Value::Object(serde_json::Map::new()), 0));
     let job_type =
@@ -162,7 +163,11 @@ pub(crate) fn resolve(context: &mut Context<'_>, request: NewJob) -> Result<NewR
     input::job_type(&job_type)?;
     if let Some(over) = request.params {
         input::params("params", &over)?;
-        input::merge(&mut params, over);
+        // With nothing to be laid over, `null` removes nothing and stays what was sent.
+        match has_template {
+            true => input::merge(&mut params, over),
+            false => params = over,
+        }
     }
     let priority = request.priority.unwrap_or(template_priority);
     input::priority(priority)?;

@@ -11,7 +11,8 @@ use crate::claim::{RunError, owned_run};
 use crate::id::{ClaimToken, RunId};
 use crate::input::{self, Invalid};
 use crate::limits::{ARTIFACTS_MAX, ERROR_BYTES_MAX, PATH_BYTES_MAX};
-use crate::model::{Artifact, Job, JobRun, RetryDecision, RunStatus};
+use crate::model::{Artifact, Job, JobRun, JobState, JobStatus, RetryDecision, RunStatus};
+use crate::recovery::CRASH_ERROR;
 use crate::timestamp::Timestamp;
 use crate::writer::{Context, Operation};
 use crate::{group, outbox, retry};
@@ -66,6 +67,8 @@ pub enum Outcome {
     Skipped,
     /// Somebody asked for its end and got it.
     Cancelled,
+    /// Its process is gone, and nobody knows how far it came: as if it had been lost to a crash.
+    Lost,
 }
 
 /// What became of it.
@@ -97,7 +100,7 @@ impl Operation for Finish {
             input::text("log_path", path, PATH_BYTES_MAX)?;
         }
         let run = owned_run(context, self.run_id, &self.token)?;
-        end(context, &run, self.end, Reported::ByWorker, self.now)
+        end(context, run, self.end, Reported::ByWorker, self.now)
     }
 }
 
@@ -112,7 +115,7 @@ pub(crate) enum Reported {
 /// Ends a run that has not ended.
 pub(crate) fn end(
     context: &mut Context<'_>,
-    run: &JobRun,
+    mut run: JobRun,
     end: RunEnd,
     reported: Reported,
     now: Timestamp,
@@ -120,35 +123,43 @@ pub(crate) fn end(
     let job = crate::jobs::job(context.db, run.job_id)?.ok_or(RunError::NoJob(run.job_id))?;
     let cancelled = match end.outcome {
         Outcome::Cancelled => true,
-        Outcome::Failed => job.cancel_requested_at.is_some(),
+        Outcome::Failed | Outcome::Lost => job.cancel_requested_at.is_some(),
         Outcome::Completed | Outcome::Skipped => false,
     };
     let status = match end.outcome {
         Outcome::Completed => RunStatus::Completed,
         Outcome::Skipped => RunStatus::Skipped,
-        Outcome::Failed | Outcome::Cancelled => RunStatus::Failed,
+        Outcome::Failed | Outcome::Cancelled | Outcome::Lost => RunStatus::Failed,
     };
     let error = if cancelled { Some(CANCELLED_ERROR.to_owned()) } else { end.error.map(shortened) };
-    let mut artifacts = run.artifacts.clone();
-    artifacts.extend(end.artifacts);
-    let artifacts = serde_json::to_string(&artifacts).unwrap_or_else(|_| "[]".to_owned());
-    let lost = reported == Reported::ByRecovery && !cancelled;
+    run.status = Some(status);
+    run.finished_at = Some(now);
+    run.exit_code = end.exit_code;
+    run.error = error;
+    run.artifacts.extend(end.artifacts);
+    run.log_path = run.log_path.or(end.log_path);
+    let is_lost = reported == Reported::ByRecovery || end.outcome == Outcome::Lost;
+    run.lost = is_lost && !cancelled;
+    if run.lost && run.error.is_none() {
+        run.error = Some(CRASH_ERROR.to_owned());
+    }
+    let artifacts = serde_json::to_string(&run.artifacts).unwrap_or_else(|_| "[]".to_owned());
     let updated = context
         .db
         .prepare_cached(
             "UPDATE job_runs SET status = ?2, finished_at = ?3, exit_code = ?4, error = ?5, \
-             artifacts = ?6, log_path = coalesce(log_path, ?7), lost = ?8 \
+             artifacts = ?6, log_path = ?7, lost = ?8 \
              WHERE run_id = ?1 AND status IS NULL",
         )?
         .execute(params![
             run.run_id,
             status,
             now,
-            end.exit_code,
-            error,
+            run.exit_code,
+            run.error,
             artifacts,
-            end.log_path,
-            lost
+            run.log_path,
+            run.lost
         ])?;
     if updated != 1 {
         return Err(RunError::RunEnded(run.run_id));
@@ -158,31 +169,38 @@ pub(crate) fn end(
     } else {
         retry::decide(context, &job, status, run.reservation_id)?
     };
-    settle(context, &job, decision, now)
+    settle(context, job, run, decision, now)
 }
 
 /// Ends a job whose run has ended, and does what follows from it.
 pub(crate) fn settle(
     context: &mut Context<'_>,
-    job: &Job,
+    mut job: Job,
+    run: JobRun,
     decision: RetryDecision,
     now: Timestamp,
 ) -> Result<Finished, RunError> {
     let job_id = job.job_id;
-    let status = if decision == RetryDecision::Cancelled { "CANCELLED" } else { "RUNNING" };
+    let cancelled = decision == RetryDecision::Cancelled;
+    job.status = if cancelled { JobStatus::Cancelled } else { JobStatus::Running };
+    job.state = match run.status {
+        _ if cancelled => JobState::Cancelled,
+        Some(RunStatus::Completed) => JobState::Completed,
+        Some(RunStatus::Skipped) => JobState::Skipped,
+        Some(RunStatus::Failed) | None => JobState::Failed,
+    };
+    job.finished_at = job.finished_at.or(Some(now));
+    job.retry_decision = Some(decision);
     context
         .db
         .prepare_cached(
-            "UPDATE jobs SET status = ?2, finished_at = coalesce(finished_at, ?3), \
-             retry_decision = ?4 WHERE job_id = ?1",
+            "UPDATE jobs SET status = ?2, finished_at = ?3, retry_decision = ?4 WHERE job_id = ?1",
         )?
-        .execute(params![job_id, status, now, decision])?;
+        .execute(params![job_id, job.status, job.finished_at, decision])?;
     let successor = match decision {
-        RetryDecision::Retried => Some(retry::successor(context, job, now)?),
+        RetryDecision::Retried => Some(retry::successor(context, &job, now)?),
         _ => None,
     };
-    let job = crate::jobs::job(context.db, job_id)?.ok_or(RunError::NoJob(job_id))?;
-    let run = crate::jobs::run_of(context.db, job_id)?.ok_or(RunError::NoJob(job_id))?;
     context.announce(Change::Finished { job_id, run_id: run.run_id });
     let event = match (decision, run.status) {
         (RetryDecision::Cancelled, _) => "job.cancelled",

@@ -6,7 +6,7 @@
 //! records it as skipped, `continue` goes on. A cancelled member is passed over: whoever cancelled
 //! it decided about that one only.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
 
 use crate::cancel::cancel_queued;
@@ -17,8 +17,9 @@ use crate::error::StoreError;
 use crate::finish::{Outcome, Reported, RunEnd, end};
 use crate::id::{GroupId, JobId};
 use crate::input::{self, Invalid};
-use crate::limits::JOBS_PER_CALL_MAX;
-use crate::model::{Columns, Job, words};
+use crate::limits::{GROUP_PAGE_ROWS_MAX, JOBS_PER_CALL_MAX};
+use crate::model::{Columns, JOB_COLUMNS, Job, JobState, words};
+use crate::page::{Cursor, Found, Page, ReadError, Walk};
 use crate::queue::Queue;
 use crate::timestamp::Timestamp;
 use crate::writer::{Context, Operation};
@@ -68,6 +69,7 @@ const PASSED_OVER_ERROR: &str = "an earlier job of the group failed";
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Group {
     /// Its id.
     pub group_id: GroupId,
@@ -82,6 +84,28 @@ pub struct Group {
     /// When it was made.
     pub created_at: Timestamp,
 }
+
+/// A member of a group: the last job of its chain of retries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GroupMember {
+    /// Its place in the group.
+    pub group_index: i64,
+    /// The job.
+    pub job_id: JobId,
+    /// What kind of work it is.
+    pub job_type: String,
+    /// The state that people understand.
+    pub state: JobState,
+    /// How many jobs it repeats in all.
+    pub attempt: u32,
+}
+
+/// The kind of the cursors of the list of groups.
+const KIND: char = 'g';
+/// What lists groups.
+pub(crate) const LIST_SQL: &str =
+    "SELECT group_id FROM job_groups WHERE group_id < ?1 ORDER BY group_id DESC";
 
 /// Makes a group and enqueues its members.
 #[derive(Clone, Debug)]
@@ -169,10 +193,12 @@ pub(crate) fn after(
             }
             OnFailure::Skip => {
                 for member in queued(context, group_id)? {
+                    let member =
+                        crate::jobs::job(context.db, member)?.ok_or(RunError::NoJob(member))?;
                     let claimed = begin(context, member, GROUP_WORKER, None, now)?;
                     let error = Some(PASSED_OVER_ERROR.to_owned());
                     let skipped = RunEnd { error, ..RunEnd::new(Outcome::Skipped) };
-                    end(context, &claimed.run, skipped, Reported::ByWorker, now)?;
+                    end(context, claimed.run, skipped, Reported::ByWorker, now)?;
                 }
             }
         }
@@ -236,10 +262,62 @@ impl Queue {
     pub fn group(&self, group_id: GroupId) -> Result<Option<Group>, StoreError> {
         self.read(|db| group(db, group_id))
     }
+
+    /// A group and its members, in order, each by the last job of its chain.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn group_members(
+        &self,
+        group_id: GroupId,
+    ) -> Result<Option<(Group, Vec<GroupMember>)>, StoreError> {
+        self.read(|db| {
+            let Some(group) = group(db, group_id)? else { return Ok(None) };
+            let sql = format!(
+                "SELECT {JOB_COLUMNS} FROM jobs j WHERE j.group_id = ?1 AND NOT EXISTS \
+                 (SELECT 1 FROM jobs n WHERE n.retry_of = j.job_id) ORDER BY j.group_index"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let members = statement.query_map([group_id], |row| {
+                let job = Job::from_row(row)?;
+                Ok(GroupMember {
+                    group_index: job.group_index.unwrap_or_default(),
+                    job_id: job.job_id,
+                    job_type: job.job_type,
+                    state: job.state,
+                    attempt: job.attempt,
+                })
+            })?;
+            Ok(Some((group, members.collect::<Result<_, _>>()?)))
+        })
+    }
+
+    /// Groups, newest first.
+    ///
+    /// # Errors
+    /// When the cursor is none, or the database fails.
+    pub fn groups(
+        &self,
+        after: Option<&Cursor>,
+        rows_max: usize,
+    ) -> Result<Page<Group>, ReadError> {
+        let before = Cursor::read(after, KIND, |key| key.parse::<GroupId>().ok())?;
+        let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
+        self.read(|db| {
+            let mut statement = db.prepare_cached(LIST_SQL)?;
+            let mut rows = statement.query([before])?;
+            let mut walk = Walk::new(rows_max.clamp(1, GROUP_PAGE_ROWS_MAX));
+            let key = |row: &Row<'_>| Ok(Cursor::new(KIND, row.get_ref(0)?.as_str()?));
+            walk.take(&mut rows, |row| Ok(Some(Found { item: row.get(0)?, bytes: 0 })), key)?;
+            let Page { items, next } = walk.page();
+            let groups = items.into_iter().filter_map(|id: GroupId| group(db, id).transpose());
+            Ok(Page { items: groups.collect::<Result<_, _>>()?, next })
+        })
+    }
 }
 
 /// A member counts by the last job of its chain.
-fn group(db: &Connection, group_id: GroupId) -> Result<Option<Group>, StoreError> {
+pub(crate) fn group(db: &Connection, group_id: GroupId) -> Result<Option<Group>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT g.name, g.mode, g.on_failure, g.created_at, \
            coalesce(sum(j.finished_at IS NULL), 0), coalesce(sum(j.started_at IS NOT NULL), 0), \

@@ -23,6 +23,7 @@
 //! | [`ClaimDeliveries`], [`FinishDelivery`] | webhooks |
 
 mod cancel;
+mod cancel_group;
 mod change;
 mod claim;
 mod database;
@@ -35,11 +36,17 @@ mod input;
 mod jobs;
 pub mod limits;
 mod model;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod order;
 mod outbox;
+mod page;
+mod patch;
 mod pause;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod power_cut_tests;
 mod purge;
 mod queue;
 mod readers;
@@ -47,6 +54,7 @@ mod recovery;
 mod reservation;
 mod retry;
 mod rules;
+mod runs;
 mod schedule;
 mod statistics;
 mod template;
@@ -55,25 +63,29 @@ mod trigger;
 mod writer;
 
 pub use cancel::{Cancel, CancelOutcome, Edit};
+pub use cancel_group::{CancelGroup, CancelledGroup, GroupError};
 pub use change::{Change, Interest};
 pub use claim::{AttachProcess, Claim, Claimed, ClaimedRun, Idle, RunError};
 pub use enqueue::{Enqueue, EnqueueError, Enqueued, NewJob};
 pub use error::StoreError;
 pub use finish::{CANCELLED_ERROR, Finish, Finished, Outcome, RunEnd};
-pub use group::{CreateGroup, Group, GroupMode, GroupStatus, OnFailure};
+pub use group::{CreateGroup, Group, GroupMember, GroupMode, GroupStatus, OnFailure};
 pub use id::{
     ClaimToken, DeliveryId, Entropy, GroupId, JobId, KernelEntropy, ReservationId, RunId,
     ScheduleId, TemplateId,
 };
 pub use input::Invalid;
-pub use jobs::{Cursor, JobFilter, Page, ReadError};
+pub use jobs::JobFilter;
 pub use model::{
     Artifact, Hold, Job, JobRun, JobState, JobStatus, ProcessIdentity, RetryDecision, RunStatus,
 };
 pub use order::{Move, Normalise, OrderError, Place, SetPriority};
 pub use outbox::{
-    ClaimDeliveries, Delivery, DeliveryAttempt, DeliveryError, DeliveryStatus, FinishDelivery,
+    ClaimDeliveries, ClaimDelivery, Delivery, DeliveryAttempt, DeliveryError, DeliveryRecord,
+    DeliveryStatus, FinishDelivery, NextDelivery,
 };
+pub use page::{Cursor, Page, ReadError};
+pub use patch::{PatchSchedule, PatchTemplate, SchedulePatch, TemplatePatch};
 pub use pause::{Pause, PauseError, Resume, SetPause};
 pub use purge::{Purge, Purged};
 pub use queue::Queue;
@@ -83,11 +95,14 @@ pub use reservation::{
 };
 pub use retry::Retry;
 pub use rules::{RetryPolicy, Rules, SetRules, Webhook};
-pub use schedule::{CreateSchedule, DeleteSchedule, Schedule, ScheduleSettings, UpdateSchedule};
+pub use runs::{RunFilter, RunState};
+pub use schedule::{
+    CreateSchedule, DeleteSchedule, Schedule, ScheduleSettings, Upcoming, UpdateSchedule,
+};
 pub use statistics::{Statistics, TypeStatistics};
 pub use template::{
     CreateTemplate, DefinitionError, DeleteTemplate, Template, TemplateSettings, UpdateTemplate,
 };
 pub use timestamp::{Timestamp, TimestampError};
 pub use trigger::{PeriodOutcome, PeriodRecord, TriggerSchedules, Triggered};
-pub use writer::{AreaError, Context, Operation};
+pub use writer::{AreaError, Context, Operation, Prepared};

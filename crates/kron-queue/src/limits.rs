@@ -29,12 +29,22 @@ pub const JOBS_PER_CALL_MAX: usize = 1_000;
 pub const PRIORITY_MAX: i64 = 1_000_000;
 /// Rows of a page.
 pub const PAGE_ROWS_MAX: usize = 1_000;
+/// Bytes of the parameters, payloads and the like on a page; it ends after the row that reaches it.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Rows that are looked at for one page, where what is wanted has no index of its own.
+pub const PAGE_EXAMINED_MAX: usize = 10_000;
+/// Groups of a page, since the status of each is derived from its members.
+pub const GROUP_PAGE_ROWS_MAX: usize = 100;
+/// Decisions about a schedule's future that one call makes.
+pub const UPCOMING_MAX: usize = 100;
 /// The distance between the positions of neighbours.
 pub const POSITION_GAP: i64 = 100;
 /// The distance of a position from 0 beyond which positions are assigned anew.
 pub const POSITION_MAX: i64 = 1 << 53;
 /// Operations that one commit may carry.
 pub const BATCH_OPERATIONS_MAX: usize = 1_024;
+/// Jobs whose time has come that one commit lets in.
+pub const RELEASES_PER_COMMIT_MAX: usize = 1_000;
 /// Operations that may wait for the writer; more callers wait outside.
 pub const WAITING_OPERATIONS_MAX: usize = 4_096;
 /// Connections that read.

@@ -31,6 +31,15 @@ macro_rules! words {
             }
         }
 
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                crate::openapi::words(&[$($word),*])
+            }
+        }
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+
         impl rusqlite::ToSql for $name {
             fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
                 Ok(self.as_str().into())
@@ -53,6 +62,7 @@ pub(crate) use words;
 
 /// A unit of work, which is executed at most once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its name.
     pub job_id: JobId,
@@ -69,6 +79,7 @@ pub struct Job {
     /// What kind of work it is.
     pub job_type: String,
     /// What the work is told.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub params: Value,
     /// The status of the persistence document; a finished job stays `RUNNING`.
     pub status: JobStatus,
@@ -168,6 +179,7 @@ words! {
 
 /// The execution of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobRun {
     /// Its name.
     pub run_id: RunId,
@@ -176,6 +188,7 @@ pub struct JobRun {
     /// The job's template.
     pub template_id: Option<TemplateId>,
     /// What the work was told.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub params_snapshot: Value,
     /// How it ended; absent until then.
     pub status: Option<RunStatus>,
@@ -195,6 +208,8 @@ pub struct JobRun {
     pub worker_id: String,
     /// Its supervising process.
     pub process: Option<ProcessIdentity>,
+    /// The command that is supervised, which may outlive its supervisor.
+    pub command: Option<ProcessIdentity>,
     /// The reservation under which it runs, if it runs directly.
     pub reservation_id: Option<ReservationId>,
     /// Whether its end was found by recovery and not reported.
@@ -204,6 +219,7 @@ pub struct JobRun {
 /// A file that a run produced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Artifact {
     /// Where it is.
     pub path: String,
@@ -215,6 +231,7 @@ pub struct Artifact {
 
 /// A process that no other can be taken for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessIdentity {
     /// The boot it belongs to.
     pub boot_id: String,
@@ -224,7 +241,7 @@ pub struct ProcessIdentity {
     pub start_ticks: i64,
 }
 
-/// What [`Job::from_row`] reads, in its order.
+/// What [`Job::from_row`] reads, in its order, and the key of the order of insertion.
 pub(crate) const JOB_COLUMNS: &str = "j.job_id, j.template_id, j.schedule_id, j.period_id, \
     j.group_id, j.group_index, j.job_type, j.params, j.status, j.priority, j.position, j.retry_of, \
     j.attempt, j.retry_decision, j.created_at, j.queued_at, j.started_at, j.finished_at, \
@@ -234,7 +251,7 @@ pub(crate) const JOB_COLUMNS: &str = "j.job_id, j.template_id, j.schedule_id, j.
 /// What [`JobRun::from_row`] reads, in its order.
 pub(crate) const RUN_COLUMNS: &str = "run_id, job_id, template_id, params_snapshot, status, \
     started_at, finished_at, exit_code, error, artifacts, log_path, worker_id, boot_id, pid, \
-    start_ticks, reservation_id, lost";
+    start_ticks, command_pid, command_start_ticks, reservation_id, lost";
 
 words! {
     /// Why a queued job may not be claimed.
@@ -246,14 +263,8 @@ words! {
     }
 }
 
-/// A job with what orders it and is nobody else's business.
-pub(crate) struct JobRow {
-    pub(crate) job: Job,
-    pub(crate) seq: i64,
-}
-
 impl Job {
-    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Job> {
         let mut columns = Columns { row, next: 0 };
         let mut job = Job {
             job_id: columns.take()?,
@@ -282,7 +293,7 @@ impl Job {
         };
         let (hold, run): (Option<Hold>, Option<RunStatus>) = (columns.take()?, columns.take()?);
         job.state = derive(job.status, hold, job.finished_at, run);
-        Ok(JobRow { job, seq: columns.take()? })
+        Ok(job)
     }
 }
 
@@ -307,6 +318,7 @@ fn derive(
 impl JobRun {
     pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRun> {
         let mut columns = Columns { row, next: 0 };
+        let command;
         Ok(JobRun {
             run_id: columns.take()?,
             job_id: columns.take()?,
@@ -323,10 +335,14 @@ impl JobRun {
             process: {
                 let (boot_id, pid, start_ticks): (Option<String>, Option<i64>, Option<i64>) =
                     (columns.take()?, columns.take()?, columns.take()?);
-                boot_id.zip(pid.zip(start_ticks)).map(|(boot_id, (pid, start_ticks))| {
-                    ProcessIdentity { boot_id, pid, start_ticks }
-                })
+                let (command_pid, command_ticks): (Option<i64>, Option<i64>) =
+                    (columns.take()?, columns.take()?);
+                let identity =
+                    |(boot_id, (pid, start_ticks))| ProcessIdentity { boot_id, pid, start_ticks };
+                command = boot_id.clone().zip(command_pid.zip(command_ticks)).map(identity);
+                boot_id.zip(pid.zip(start_ticks)).map(identity)
             },
+            command,
             reservation_id: columns.take()?,
             lost: columns.take()?,
         })

@@ -3,7 +3,7 @@
 //! Delivery is at least once: a delivery that was claimed and not ended is claimed again when its
 //! claim runs out. Every try is logged.
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -12,8 +12,10 @@ use crate::error::{StoreError, area_error};
 use crate::id::DeliveryId;
 use crate::limits::{
     DELIVERIES_PER_CALL_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_BACKOFF_FIRST_MS, ERROR_BYTES_MAX,
+    PAGE_ROWS_MAX,
 };
 use crate::model::{Columns, Job, JobRun, words};
+use crate::page::{Cursor, Found, Page, ReadError, Walk};
 use crate::queue::Queue;
 use crate::timestamp::Timestamp;
 use crate::writer::{Context, Operation};
@@ -32,6 +34,7 @@ words! {
 
 /// Something to be told to one receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Delivery {
     /// Its id, the same at every try.
     pub delivery_id: DeliveryId,
@@ -40,6 +43,7 @@ pub struct Delivery {
     /// What happened, such as `job.failed`.
     pub event: String,
     /// All of it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub payload: Value,
     /// How it is doing.
     pub status: DeliveryStatus,
@@ -53,6 +57,7 @@ pub struct Delivery {
 
 /// One try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeliveryAttempt {
     /// Its number, from 1.
     pub attempt: u32,
@@ -152,8 +157,9 @@ impl Operation for ClaimDeliveries {
 
     fn execute(self, context: &mut Context<'_>) -> Result<Vec<Delivery>, DeliveryError> {
         let sql = format!(
-            "SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries WHERE status = 'pending' \
-             AND next_at <= ?1 ORDER BY next_at, seq LIMIT ?2"
+            "SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries \
+             INDEXED BY webhook_deliveries_due WHERE status = 'pending' AND next_at <= ?1 \
+             ORDER BY next_at, seq LIMIT ?2"
         );
         let mut statement = context.db.prepare_cached(&sql)?;
         let due: Vec<Delivery> = statement
@@ -161,24 +167,87 @@ impl Operation for ClaimDeliveries {
             .collect::<Result<_, _>>()?;
         let mut claimed = Vec::new();
         for mut delivery in due {
-            if delivery.attempts >= DELIVERY_ATTEMPTS_MAX {
-                // The last try began and nobody told how it ended.
-                end(context, &delivery, None, Some("interrupted"), self.now)?;
-                continue;
+            if begin_attempt(context, &mut delivery, self.lease_ms, self.now)? {
+                claimed.push(delivery);
             }
-            delivery.attempts += 1;
-            delivery.next_at = self.now.saturating_add_ms(self.lease_ms.max(1));
-            context
-                .db
-                .prepare_cached(
-                    "UPDATE webhook_deliveries SET attempts = ?2, next_at = ?3 \
-                     WHERE delivery_id = ?1",
-                )?
-                .execute(params![delivery.delivery_id, delivery.attempts, delivery.next_at])?;
-            claimed.push(delivery);
         }
         Ok(claimed)
     }
+}
+
+/// Claims the delivery to one receiver that is due first, so that receivers do not wait for each
+/// other.
+#[derive(Clone, Debug)]
+pub struct ClaimDelivery {
+    /// The receiver.
+    pub target: String,
+    /// How long it may take before it is claimed again.
+    pub lease_ms: i64,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What is to be delivered to one receiver.
+#[derive(Clone, Debug, Default)]
+pub struct NextDelivery {
+    /// Something that is due.
+    pub delivery: Option<Delivery>,
+    /// When something is, if nothing is now.
+    pub next_at: Option<Timestamp>,
+}
+
+/// The delivery to one receiver that is due first.
+pub(crate) fn next_of_target_sql() -> String {
+    format!(
+        "SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries \
+         INDEXED BY webhook_deliveries_of_target WHERE status = 'pending' AND target = ?1 \
+         ORDER BY next_at LIMIT 1"
+    )
+}
+
+impl Operation for ClaimDelivery {
+    type Output = NextDelivery;
+    type Error = DeliveryError;
+
+    fn execute(self, context: &mut Context<'_>) -> Result<NextDelivery, DeliveryError> {
+        loop {
+            let first = context
+                .db
+                .prepare_cached(&next_of_target_sql())?
+                .query_row([&self.target], delivery_from_row)
+                .optional()?;
+            let Some(mut delivery) = first else { return Ok(NextDelivery::default()) };
+            if delivery.next_at > self.now {
+                return Ok(NextDelivery { delivery: None, next_at: Some(delivery.next_at) });
+            }
+            if begin_attempt(context, &mut delivery, self.lease_ms, self.now)? {
+                return Ok(NextDelivery { delivery: Some(delivery), next_at: None });
+            }
+        }
+    }
+}
+
+/// Notes that a delivery is being tried, unless it was tried too often; says whether it is.
+fn begin_attempt(
+    context: &Context<'_>,
+    delivery: &mut Delivery,
+    lease_ms: i64,
+    now: Timestamp,
+) -> Result<bool, DeliveryError> {
+    if delivery.attempts >= DELIVERY_ATTEMPTS_MAX {
+        // The last try began and nobody told how it ended.
+        end(context, delivery, None, Some("interrupted"), now)?;
+        return Ok(false);
+    }
+    delivery.attempts += 1;
+    delivery.next_at = now.saturating_add_ms(lease_ms.max(1));
+    context
+        .db
+        .prepare_cached(
+            "UPDATE webhook_deliveries SET attempts = ?2, next_at = ?3 WHERE delivery_id = ?1",
+        )?
+        .execute(params![delivery.delivery_id, delivery.attempts, delivery.next_at])?;
+    Ok(true)
 }
 
 /// Tells how a try ended. Answers 200 to 299 are deliveries.
@@ -256,26 +325,87 @@ fn end(
     Ok(status)
 }
 
+/// A delivery and its tries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeliveryRecord {
+    /// The delivery.
+    #[serde(flatten)]
+    pub delivery: Delivery,
+    /// Its tries that have ended, in order.
+    pub log: Vec<DeliveryAttempt>,
+}
+
+/// The kind of the cursors of the list of deliveries.
+const KIND: char = 'w';
+
+/// What lists deliveries.
+pub(crate) fn list_sql(status: Option<DeliveryStatus>, columns: &str) -> String {
+    let (index, condition) = match status {
+        None => ("", "?1 IS NULL"),
+        Some(_) => ("INDEXED BY webhook_deliveries_status", "status = ?1"),
+    };
+    format!(
+        "SELECT {columns}, seq FROM webhook_deliveries {index} WHERE {condition} \
+         AND seq < ?2 ORDER BY seq DESC"
+    )
+}
+
 impl Queue {
+    /// Deliveries with their tries, newest first.
+    ///
+    /// # Errors
+    /// When the cursor is none, or the database fails.
+    pub fn deliveries(
+        &self,
+        status: Option<DeliveryStatus>,
+        after: Option<&Cursor>,
+        rows_max: usize,
+    ) -> Result<Page<DeliveryRecord>, ReadError> {
+        let before = Cursor::read(after, KIND, |key| key.parse::<i64>().ok())?.unwrap_or(i64::MAX);
+        let sql = list_sql(status, DELIVERY_COLUMNS);
+        self.read(|db| {
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query(params![status, before])?;
+            let mut walk = Walk::new(rows_max.clamp(1, PAGE_ROWS_MAX));
+            let found = |row: &rusqlite::Row<'_>| {
+                let bytes = row.get_ref("payload")?.as_str()?.len();
+                Ok(Some(Found { item: delivery_from_row(row)?, bytes }))
+            };
+            let key = |row: &rusqlite::Row<'_>| {
+                Ok(Cursor::new(KIND, &row.get::<_, i64>("seq")?.to_string()))
+            };
+            walk.take(&mut rows, found, key)?;
+            let Page { items, next } = walk.page();
+            let records = items.into_iter().map(|delivery: Delivery| {
+                let log = log(db, delivery.delivery_id)?;
+                Ok::<_, StoreError>(DeliveryRecord { delivery, log })
+            });
+            Ok(Page { items: records.collect::<Result<_, _>>()?, next })
+        })
+    }
+
     /// The tries of a delivery, in order.
     ///
     /// # Errors
     /// When the database fails.
     pub fn delivery_log(&self, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
-        self.read(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT attempt, ended_at, http_status, error FROM webhook_attempts \
-                 WHERE delivery_id = ?1 ORDER BY attempt",
-            )?;
-            let rows = statement.query_map([id], |row| {
-                Ok(DeliveryAttempt {
-                    attempt: row.get(0)?,
-                    ended_at: row.get(1)?,
-                    http_status: row.get(2)?,
-                    error: row.get(3)?,
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
+        self.read(|db| log(db, id))
     }
+}
+
+fn log(db: &Connection, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT attempt, ended_at, http_status, error FROM webhook_attempts \
+         WHERE delivery_id = ?1 ORDER BY attempt",
+    )?;
+    let rows = statement.query_map([id], |row| {
+        Ok(DeliveryAttempt {
+            attempt: row.get(0)?,
+            ended_at: row.get(1)?,
+            http_status: row.get(2)?,
+            error: row.get(3)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

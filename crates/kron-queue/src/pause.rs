@@ -13,6 +13,7 @@ use crate::writer::{Context, Operation};
 
 /// A pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pause {
     /// The type that is paused; the whole queue if absent.
     pub job_type: Option<String>,

@@ -3,8 +3,16 @@
 //! A chain of retries goes as a whole, when its last job ended before the limit; a group goes as a
 //! whole, when all of its jobs did. Nothing else can remove a job, and nothing removes one that has
 //! not ended. One call removes a bounded number, so that nobody waits long for it.
+//!
+//! **Invariant:** the triggers that guard jobs and runs ask a function which only our writer has,
+//! and which says yes only while [`Purge`] is carried out. To a shell there is no such function, so
+//! that it cannot delete even on purpose, short of dropping the trigger.
 
-use rusqlite::{OptionalExtension as _, params};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::change::Change;
 use crate::error::StoreError;
@@ -31,6 +39,8 @@ pub struct Purged {
     pub outcomes: u64,
     /// Deliveries with their logs.
     pub deliveries: u64,
+    /// Reservations that have ended.
+    pub reservations: u64,
     /// Whether a limit was reached, so that there may be more.
     pub more: bool,
 }
@@ -42,7 +52,7 @@ impl Operation for Purge {
     fn execute(self, context: &mut Context<'_>) -> Result<Purged, StoreError> {
         let mut purged = Purged::default();
         let db = context.db;
-        db.execute("INSERT INTO purge_permit VALUES (1)", ())?;
+        let permitted = context.permit.grant();
         let ends = self.chain_ends(context)?;
         purged.more = ends.len() == PURGE_CHAINS_MAX;
         for (job_id, group_id) in ends {
@@ -65,10 +75,54 @@ impl Operation for Purge {
                  WHERE status <> 'pending' AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
             )?
             .execute(params![self.ended_before, limit])? as u64;
-        purged.more |= purged.outcomes.max(purged.deliveries) == PURGE_LOG_ROWS_MAX as u64;
-        db.execute("DELETE FROM purge_permit", ())?;
+        purged.reservations = db
+            .prepare_cached(
+                "DELETE FROM direct_reservations WHERE reservation_id IN ( \
+                 SELECT reservation_id FROM direct_reservations AS d \
+                 INDEXED BY direct_reservations_ended WHERE status <> 'ACTIVE' \
+                 AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM job_runs \
+                 WHERE reservation_id = d.reservation_id) LIMIT ?2)",
+            )?
+            .execute(params![self.ended_before, limit])? as u64;
+        let most = purged.outcomes.max(purged.deliveries).max(purged.reservations);
+        purged.more |= most == PURGE_LOG_ROWS_MAX as u64;
+        drop(permitted);
         context.announce(Change::Purged);
         Ok(purged)
+    }
+}
+
+/// The function's name in the triggers.
+const PERMIT_FUNCTION: &str = "kron_purge_permitted";
+
+/// Lets the triggers of one connection pass what is purged.
+pub(crate) struct PurgePermit(Arc<AtomicBool>);
+
+impl PurgePermit {
+    /// Gives the connection the function that the triggers ask.
+    pub(crate) fn install(connection: &Connection) -> Result<PurgePermit, StoreError> {
+        let permitted = Arc::new(AtomicBool::new(false));
+        let answer = Arc::clone(&permitted);
+        // Innocuous, since it is the triggers of an untrusted schema that call it.
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+        connection.create_scalar_function(PERMIT_FUNCTION, 0, flags, move |_| {
+            Ok(answer.load(Ordering::Relaxed))
+        })?;
+        Ok(PurgePermit(permitted))
+    }
+
+    fn grant(&self) -> Granted {
+        self.0.store(true, Ordering::Relaxed);
+        Granted(Arc::clone(&self.0))
+    }
+}
+
+/// The permission, which ends with it.
+struct Granted(Arc<AtomicBool>);
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

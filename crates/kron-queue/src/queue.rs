@@ -13,10 +13,11 @@ use crate::database::{Access, connect, migrate, prepare};
 use crate::error::StoreError;
 use crate::id::{Entropy, IdSource, JobId, KernelEntropy};
 use crate::limits::WAITING_OPERATIONS_MAX;
+use crate::purge::PurgePermit;
 use crate::readers::Readers;
 use crate::rules::Rules;
 use crate::schedule::Timings;
-use crate::writer::{Call, Operation, Waiting, Writer};
+use crate::writer::{Alone, Call, Company, Message, Operation, Shift, Waiting, Writer};
 
 /// The queue. Clones are the same queue; the last one to go closes it, after everything that was
 /// asked for is done.
@@ -26,8 +27,9 @@ pub struct Queue {
 }
 
 struct Shared {
-    sender: Mutex<Option<SyncSender<Box<dyn Waiting>>>>,
+    sender: Mutex<Option<SyncSender<Message>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    shift: Arc<Shift>,
     readers: Readers,
     observers: Arc<Observers>,
     stopped: Arc<AtomicBool>,
@@ -54,7 +56,18 @@ impl Queue {
         entropy: Box<dyn Entropy>,
     ) -> Result<Queue, StoreError> {
         let path = prepare(path)?;
-        let mut connection = connect(&path, Access::Write)?;
+        let connection = connect(&path, Access::Write)?;
+        Queue::start(connection, path, rules, entropy)
+    }
+
+    /// Brings the database to the present version and starts the writer.
+    pub(crate) fn start(
+        mut connection: Connection,
+        path: PathBuf,
+        rules: Rules,
+        entropy: Box<dyn Entropy>,
+    ) -> Result<Queue, StoreError> {
+        let permit = PurgePermit::install(&connection)?;
         migrate(&mut connection, &path)?;
         let latest: Option<JobId> = connection
             .query_row("SELECT job_id FROM jobs ORDER BY seq DESC LIMIT 1", (), |row| row.get(0))
@@ -64,15 +77,19 @@ impl Queue {
         let writer = Writer {
             connection,
             ids: IdSource::new(entropy, latest.map(|id| id.0)),
-            rules,
+            rules: Arc::new(rules),
+            permit,
             timings: Timings::default(),
             observers: Arc::clone(&observers),
             stopped: Arc::clone(&stopped),
+            untold: Vec::new(),
         };
+        let shift = Arc::new(Shift::new(writer));
+        let serving = Arc::clone(&shift);
         let (sender, receiver) = sync_channel(WAITING_OPERATIONS_MAX);
         let thread = std::thread::Builder::new()
             .name("kron-queue".into())
-            .spawn(move || writer.serve(&receiver))
+            .spawn(move || serving.serve(&receiver))
             .map_err(|source| StoreError::File {
                 what: "cannot start the writer of",
                 path: path.display().to_string(),
@@ -81,6 +98,7 @@ impl Queue {
         let shared = Shared {
             sender: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
+            shift,
             readers: Readers::new(path.clone()),
             observers,
             stopped,
@@ -97,27 +115,51 @@ impl Queue {
         let (reply, answer) = sync_channel(1);
         // Whoever waits below is there until the answer comes.
         let call = Call::new(operation, move |result| drop(reply.send(result)));
-        self.sender()?.send(Box::new(call)).map_err(|_| StoreError::Closed)?;
+        let mut call: Box<dyn Waiting> = Box::new(call);
+        let answered = || answer.try_recv().unwrap_or_else(|_| Err(StoreError::Closed.into()));
+        if self.shared.shift.asked() == Company::None {
+            match self.shared.shift.alone(call) {
+                Alone::NotDone(open) => call = open,
+                Alone::Answered => return answered(),
+                Alone::AnsweredWithNews => {
+                    // When there is no room, the thread has enough to do and will come to it.
+                    let _ = self.sender().map(|sender| sender.try_send(Message::News));
+                    return answered();
+                }
+            }
+        }
+        let sent = self.sender().and_then(|sender| {
+            sender.send(Message::Operation(call)).map_err(|_| StoreError::Closed)
+        });
+        if let Err(error) = sent {
+            self.shared.shift.answered();
+            return Err(error.into());
+        }
         answer.recv().unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
     /// Does `operation` without waiting: `reply` is called on the writer's thread when it is
-    /// durable or has failed, and must not take long. It is dropped uncalled only when the queue
-    /// breaks.
+    /// durable or has failed, and must not take long. It is always called; if it panics, the queue
+    /// stops.
     pub fn submit<O: Operation>(
         &self,
         operation: O,
         reply: impl FnOnce(Result<O::Output, O::Error>) + Send + 'static,
     ) {
         let call: Box<dyn Waiting> = Box::new(Call::new(operation, reply));
-        match self.sender() {
-            Err(error) => call.answer(Err(error)),
-            Ok(sender) => match sender.try_send(call) {
-                Ok(()) => {}
-                Err(TrySendError::Full(call)) => call.answer(Err(StoreError::Busy)),
-                Err(TrySendError::Disconnected(call)) => call.answer(Err(StoreError::Closed)),
+        self.shared.shift.asked();
+        let (call, error) = match self.sender() {
+            Err(error) => (call, error),
+            Ok(sender) => match sender.try_send(Message::Operation(call)) {
+                Err(TrySendError::Full(Message::Operation(call))) => (call, StoreError::Busy),
+                Err(TrySendError::Disconnected(Message::Operation(call))) => {
+                    (call, StoreError::Closed)
+                }
+                Ok(()) | Err(_) => return,
             },
-        }
+        };
+        self.shared.shift.answered();
+        call.answer(Err(error));
     }
 
     /// Receives changes; when more than `changes_max` wait, the rest is [`Change::Lagged`].
@@ -132,7 +174,8 @@ impl Queue {
         self.shared.observers.add(Box::new(observer));
     }
 
-    /// Whether a write failed in a way after which no more are taken.
+    /// Whether a write failed in a way after which no more are taken, or the writer's thread met a
+    /// panic.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::Acquire)
@@ -151,7 +194,7 @@ impl Queue {
         self.shared.readers.read(read)
     }
 
-    fn sender(&self) -> Result<SyncSender<Box<dyn Waiting>>, StoreError> {
+    fn sender(&self) -> Result<SyncSender<Message>, StoreError> {
         let sender = self.shared.sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.clone().ok_or(StoreError::Closed)
     }
@@ -171,7 +214,7 @@ impl Drop for Shared {
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A writer that panicked has told everybody by not answering.
+            // Its panics are caught where they can be told.
             let _ = thread.join();
         }
     }

@@ -33,6 +33,7 @@ words! {
 
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reservation {
     /// Its id.
     pub reservation_id: ReservationId,
@@ -258,13 +259,13 @@ impl Operation for StartDirect {
         match full_types(context)? {
             None => return Ok(Claimed::Nothing(Idle::WorkersBusy)),
             Some(full) if full.contains(&row.job_type) => {
-                return Ok(Claimed::Nothing(Idle::TypesClosed));
+                return Ok(Claimed::Nothing(Idle::TypesClosed { next_at: None }));
             }
             Some(_) => {}
         }
         let job = insert(context, row, self.now)?;
         let reservation = Some(self.reservation_id);
-        let claimed = begin(context, job.job_id, &self.worker_id, reservation, self.now)?;
+        let claimed = begin(context, job, &self.worker_id, reservation, self.now)?;
         Ok(Claimed::Run(Box::new(claimed)))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Rules are given, not stored: a decision that was made under other rules stays as it was made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::writer::{Context, Operation};
@@ -14,6 +15,8 @@ pub struct Rules {
     pub workers_max: u32,
     /// Runs at once of a type; a type that is not named has no limit of its own.
     pub type_limits: BTreeMap<String, u32>,
+    /// Types that somebody handles; jobs of others wait. All, if absent.
+    pub types_handled: Option<BTreeSet<String>>,
     /// Retries of types that are not named in `retry_of_type`.
     pub retry: RetryPolicy,
     /// Retries by type.
@@ -27,6 +30,7 @@ impl Default for Rules {
         Rules {
             workers_max: 1,
             type_limits: BTreeMap::new(),
+            types_handled: None,
             retry: RetryPolicy::default(),
             retry_of_type: BTreeMap::new(),
             webhooks: Vec::new(),
@@ -94,7 +98,7 @@ impl Operation for SetRules {
     type Error = StoreError;
 
     fn execute(self, context: &mut Context<'_>) -> Result<(), StoreError> {
-        *context.rules = self.rules;
+        *context.rules = Arc::new(self.rules);
         Ok(())
     }
 }

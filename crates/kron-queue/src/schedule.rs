@@ -16,7 +16,7 @@ use crate::change::Change;
 use crate::error::StoreError;
 use crate::id::{ScheduleId, TemplateId};
 use crate::input;
-use crate::limits::{EXPRESSION_BYTES_MAX, PAGE_ROWS_MAX, TIMINGS_MAX};
+use crate::limits::{EXPRESSION_BYTES_MAX, PAGE_ROWS_MAX, TIMINGS_MAX, UPCOMING_MAX};
 use crate::model::Columns;
 use crate::queue::Queue;
 use crate::template::{self, DefinitionError};
@@ -25,6 +25,7 @@ use crate::writer::{Context, Operation};
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
     /// Its id.
     pub schedule_id: ScheduleId,
@@ -39,6 +40,7 @@ pub struct Schedule {
     /// Whether it makes jobs at all.
     pub enabled: bool,
     /// Laid over the template's parameters (RFC 7396).
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub param_overrides: Option<Value>,
     /// When it last made a job.
     pub last_triggered_at: Option<Timestamp>,
@@ -49,11 +51,34 @@ pub struct Schedule {
     /// When it was last changed.
     pub updated_at: Timestamp,
     /// The latest period with an outcome.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_handled_period: Option<UtcSecond>,
     /// When its present definition took effect, if it is not the first.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub effective_from: Option<UtcSecond>,
     /// When it was last enabled again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub resumed_at: Option<UtcSecond>,
+}
+
+/// What is decided about a period to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Upcoming {
+    /// The period.
+    pub period_id: String,
+    /// Its nominal time.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub nominal_time: UtcSecond,
+    /// When its window begins.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub window_start: UtcSecond,
+    /// When its window ends.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub window_end: UtcSecond,
+    /// When it makes its job; absent if no time in its window is allowed.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub chosen_time: Option<UtcSecond>,
 }
 
 /// What a schedule says.
@@ -356,6 +381,31 @@ impl Queue {
     /// When the database fails.
     pub fn schedule(&self, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
         self.read(|db| schedule(db, id))
+    }
+
+    /// What is decided about a schedule's next periods, as far as it is enabled then.
+    ///
+    /// # Errors
+    /// When there is no such schedule, its expression cannot be read any more, or the database
+    /// fails.
+    pub fn upcoming(
+        &self,
+        id: ScheduleId,
+        after: Timestamp,
+        count_max: usize,
+    ) -> Result<Vec<Upcoming>, DefinitionError> {
+        let schedule = self.schedule(id)?.ok_or(DefinitionError::NoSchedule(id))?;
+        let zone = Some(schedule.timezone.as_str());
+        let timing = Timings::default().read(id, &schedule.cron_expression, zone)?;
+        let due = timing.due_after(after.second()).take(count_max.clamp(1, UPCOMING_MAX));
+        let upcoming = due.map(|decision| Upcoming {
+            period_id: decision.period_id(),
+            nominal_time: decision.nominal,
+            window_start: decision.window_start,
+            window_end: decision.window_end,
+            chosen_time: decision.chosen,
+        });
+        Ok(upcoming.collect())
     }
 
     /// Schedules after `after`, oldest first.

@@ -9,6 +9,7 @@ use crate::timestamp::Timestamp;
 
 /// How much there is of what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Statistics {
     /// Jobs that may be claimed.
     pub queued: i64,
@@ -34,6 +35,7 @@ pub struct Statistics {
 
 /// How much there is of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TypeStatistics {
     /// The type.
     pub job_type: String,

@@ -19,6 +19,7 @@ use crate::writer::{Context, Operation};
 
 /// A template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Template {
     /// Its id.
     pub template_id: TemplateId,
@@ -27,6 +28,7 @@ pub struct Template {
     /// The type of its jobs.
     pub job_type: String,
     /// What its jobs are told.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub params: Value,
     /// The priority of its jobs.
     pub priority: i64,

@@ -52,12 +52,15 @@ impl From<kron_core::Outcome> for PeriodOutcome {
 
 /// What became of a period, or of a stretch of periods that were passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PeriodRecord {
     /// Whose.
     pub schedule_id: ScheduleId,
     /// The first period's nominal time.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub first_period: UtcSecond,
     /// The last period's nominal time.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub last_period: UtcSecond,
     /// How many there are.
     pub periods: i64,

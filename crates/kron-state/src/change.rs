@@ -50,6 +50,20 @@ pub enum Change {
         /// When that was found.
         at: UtcSecond,
     },
+    /// What was to be done was handed over to somebody who keeps it: the queue. There was no
+    /// command, and nothing is active.
+    HandOver {
+        /// The run.
+        run: RunId,
+        /// What for.
+        period: PeriodRef,
+        /// When it was due.
+        chosen: UtcSecond,
+        /// To whom.
+        reason: String,
+        /// When it was kept.
+        at: UtcSecond,
+    },
     /// A replacement begins, or is over.
     Replace(Option<Replacing>),
     /// The start of this period is on its way and not recorded yet, and a later one is about to
@@ -133,6 +147,14 @@ impl Document {
                     ..HistoryEntry::new(PeriodRef::Period(*nominal))
                 });
             }
+            Change::HandOver { run, period, chosen, reason, at } => {
+                self.is_new(run)?;
+                self.open(period)?;
+                if let PeriodRef::Period(nominal) = *period {
+                    self.mark(nominal, Outcome::Executed, Some(*chosen));
+                }
+                self.history.push(handed_over(run, period, *chosen, reason, *at));
+            }
             Change::Replace(replacing) => self.replacing = *replacing,
             Change::Notify(delivery) => self.deliveries.push((**delivery).clone()),
             Change::Delivered(id) => self.deliveries.retain(|delivery| delivery.id != *id),
@@ -151,26 +173,34 @@ impl Document {
     }
 
     fn arm(&mut self, active: ActiveState) -> Result<(), Inapplicable> {
-        if self.active().any(|other| other.run == active.run)
-            || self.history.iter().any(|entry| entry.run.as_ref() == Some(&active.run))
-        {
-            return Err(Inapplicable::Repeated(active.run));
-        }
-        if let PeriodRef::Period(nominal) = active.period
-            && (self.active().any(|other| other.period == active.period)
-                || self.executed_ahead.contains(&nominal)
-                || self.history.iter().any(|entry| {
-                    entry.period == active.period && entry.outcome == Some(Outcome::Executed)
-                })
-                || (self.last_handled.is_some_and(|handled| nominal <= handled)
-                    && !self.owed.contains(&nominal)))
-        {
+        self.is_new(&active.run)?;
+        self.open(&active.period)?;
+        self.other_active.extend(self.active_execution.replace(active));
+        Ok(())
+    }
+
+    /// Refuses a run that is there already, active or in the history.
+    fn is_new(&self, run: &RunId) -> Result<(), Inapplicable> {
+        let is_known = self.active().any(|other| other.run == *run)
+            || self.history.iter().any(|entry| entry.run.as_ref() == Some(run));
+        if is_known { Err(Inapplicable::Repeated(run.clone())) } else { Ok(()) }
+    }
+
+    /// Lets a period begin, if it has not begun or been handled before.
+    fn open(&mut self, period: &PeriodRef) -> Result<(), Inapplicable> {
+        let PeriodRef::Period(nominal) = *period else { return Ok(()) };
+        let has_begun = self.active().any(|other| other.period == *period)
+            || self.executed_ahead.contains(&nominal)
+            || self
+                .history
+                .iter()
+                .any(|entry| entry.period == *period && entry.outcome == Some(Outcome::Executed))
+            || (self.last_handled.is_some_and(|handled| nominal <= handled)
+                && !self.owed.contains(&nominal));
+        if has_begun {
             return Err(Inapplicable::StartedBefore(nominal));
         }
-        if let PeriodRef::Period(nominal) = active.period {
-            self.owed.retain(|owed| *owed != nominal);
-        }
-        self.other_active.extend(self.active_execution.replace(active));
+        self.owed.retain(|owed| *owed != nominal);
         Ok(())
     }
 
@@ -237,6 +267,28 @@ impl Document {
             dropped += usize::from(!keep);
             keep
         });
+    }
+}
+
+/// The entry of what was handed over.
+#[must_use]
+pub fn handed_over(
+    run: &RunId,
+    period: &PeriodRef,
+    chosen: UtcSecond,
+    reason: &str,
+    at: UtcSecond,
+) -> HistoryEntry {
+    HistoryEntry {
+        outcome: Some(Outcome::Executed),
+        nominal_time: period.nominal(),
+        chosen_time: Some(chosen),
+        run: Some(run.clone()),
+        started_at: Some(at),
+        completed_at: Some(at),
+        ending: Some(Ending::HandedOver),
+        reason: Some(reason.to_owned()),
+        ..HistoryEntry::new(period.clone())
     }
 }
 

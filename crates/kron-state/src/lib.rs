@@ -30,7 +30,7 @@ pub mod simulated;
 mod store;
 mod summary;
 
-pub use change::{Change, Inapplicable};
+pub use change::{Change, Inapplicable, handed_over};
 pub use delivery::{Delivery, DeliveryId};
 pub use directory::{Contents, Directory, FileError, FileKind, Operation, Refusal};
 pub use document::{

@@ -181,6 +181,9 @@ pub enum Ending {
     /// Nobody saw its end; it may or may not have run to it.
     #[serde(rename = "lost")]
     Lost,
+    /// There was no command: what was to be done was handed over, durably.
+    #[serde(rename = "handed over")]
+    HandedOver,
 }
 
 impl Ending {
@@ -194,6 +197,7 @@ impl Ending {
             Ending::Replaced => "replaced",
             Ending::Stopped => "stopped",
             Ending::Lost => "lost",
+            Ending::HandedOver => "handed over",
         }
     }
 }

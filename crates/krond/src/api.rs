@@ -5,7 +5,7 @@
 //! [`Handle`], and what is recorded is read from the store, off the runtime's thread.
 //!
 //! - who may do what is decided by the peer's credentials alone;
-//! - every answer that is no success is an [`view::ErrorBody`];
+//! - every answer that is no success is an [`view::ProblemView`];
 //! - requests, answers, connections and waiting are bounded, each by a named limit;
 //! - a peer that is silent, or takes nothing of its answer, is given up after a short while; one that
 //!   is merely slow keeps its slot for some minutes;
@@ -21,6 +21,7 @@ mod failure;
 mod handlers;
 mod log_file;
 mod patient;
+mod queue;
 mod slots;
 pub mod view;
 mod why;
@@ -30,12 +31,17 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -45,7 +51,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(crate) use self::describe::entry as outcome;
 pub(crate) use self::ended::EndedRuns;
 
-use self::access::{Access, Rank};
+use self::access::{Access, Peer, Rank};
 use self::failure::Failure;
 use self::patient::Patient;
 use self::slots::Slots;
@@ -70,8 +76,14 @@ pub const LOG_BYTES_HEADER: &str = "kron-log-bytes";
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of its answer.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may live, whatever it is doing.
+/// How long a connection is served; after that it is closed as soon as nobody waits for an answer.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(300);
+/// How long the last answer may take from then on, once it is made.
+const FAREWELL_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the body of a request may take.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+/// The bytes of the longest body: many jobs at once.
+const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The pause after a connection could not be accepted, when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// The bytes of a request's line and headers. Identities have at most 4 KiB, three times that when
@@ -110,27 +122,23 @@ pub async fn serve(handle: Handle, listener: UnixListener) -> io::Result<()> {
         let (router, handle) = (router.clone(), handle.clone());
         tokio::spawn(async move {
             let Some(slot) = turn.slot().await else { return };
-            // However it ends, it ends: the client has its answer or has gone.
-            let serving = async {
-                let group = handle.settings().socket_group.clone();
-                let access = access::of(peer.uid(), peer.gid(), group).await;
-                connection(access, router, stream).await;
-            };
-            let _ = tokio::time::timeout(CONNECTION_PATIENCE, serving).await;
+            let group = handle.settings().socket_group.clone();
+            let access = access::of(peer.uid(), peer.gid(), group).await;
+            connection(Peer::Local(access), router, stream).await;
             drop(slot);
         });
     }
 }
 
-/// Serves those who may only look, on a network's address, until the future is dropped. Nobody
-/// vouches for who is there, so nothing can be changed.
+/// Serves a network's address, until the future is dropped. Nobody vouches for who is there: who
+/// bears the token may do everything, others may look at what the scheduler does.
 ///
 /// # Errors
 /// As for [`serve`].
 pub async fn serve_readers(handle: Handle, listener: TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = router(handle);
+    let router = router(handle.clone());
     let slots = Slots::new();
     loop {
         let Some(spare) = slots.spare().await else { return Ok(()) };
@@ -139,47 +147,135 @@ pub async fn serve_readers(handle: Handle, listener: TcpListener) -> io::Result<
             continue;
         };
         let turn = slots.turn(spare, Rank::Other);
-        let router = router.clone();
+        let (router, handle) = (router.clone(), handle.clone());
         tokio::spawn(async move {
             let Some(slot) = turn.slot().await else { return };
-            let serving = connection(Access::ReadFromNetwork, router, stream);
-            let _ = tokio::time::timeout(CONNECTION_PATIENCE, serving).await;
+            connection(Peer::Remote(handle), router, stream).await;
             drop(slot);
         });
     }
 }
 
-async fn connection<S>(access: Access, router: Router, stream: S)
+/// Answers one request after the other, until the peer leaves or has been here long enough.
+async fn connection<S>(peer: Peer, router: Router, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let router = router.clone();
-        async move { Ok::<Response, Infallible>(answer(access, router, request).await) }
-    });
-    let _ = http1::Builder::new()
+    let busy = Arc::new(Busy::default());
+    let peer = Arc::new(peer);
+    let service = {
+        let busy = busy.clone();
+        service_fn(move |request: Request<hyper::body::Incoming>| {
+            let (peer, router, busy) = (peer.clone(), router.clone(), busy.clone());
+            async move {
+                let access = match admitted(&peer, &request) {
+                    Ok(access) => access,
+                    Err(refusal) => return Ok(refusal.into_response()),
+                };
+                let bytes_max = match access {
+                    Access::Change => REQUEST_BYTES_MAX,
+                    _ => BODY_BYTES_MAX,
+                };
+                let request = match whole(request, bytes_max).await {
+                    Ok(request) => request,
+                    Err(refusal) => return Ok(refusal.into_response()),
+                };
+                let _working = busy.work();
+                let response = answer(access, router, request).await;
+                busy.note(&response);
+                Ok::<Response, Infallible>(response)
+            }
+        })
+    };
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_PATIENCE)
         .max_buf_size(HEADER_BYTES_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service)
-        .await;
+        .keep_alive(true)
+        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service);
+    tokio::pin!(connection);
+    // However it ends, it ends: the client has its answer or has gone.
+    if tokio::time::timeout(CONNECTION_PATIENCE, &mut connection).await.is_ok() {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    // Who waits for us, or for events, may go on doing so; who keeps us waiting may not.
+    while tokio::time::timeout(FAREWELL_PATIENCE, &mut connection).await.is_err() {
+        if !busy.is_busy() {
+            return;
+        }
+    }
+}
+
+/// What a connection is doing.
+#[derive(Debug, Default)]
+struct Busy {
+    working: AtomicUsize,
+    streams: AtomicBool,
+}
+
+impl Busy {
+    fn work(self: &Arc<Busy>) -> Working {
+        self.working.fetch_add(1, Ordering::AcqRel);
+        Working(self.clone())
+    }
+
+    /// Remembers an answer that has no end.
+    fn note(&self, response: &Response) {
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+            self.streams.store(true, Ordering::Release);
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.streams.load(Ordering::Acquire) || self.working.load(Ordering::Acquire) > 0
+    }
+}
+
+/// A request that is being worked on.
+struct Working(Arc<Busy>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The request with all of its body, which must come in time and be of a size.
+async fn whole(
+    request: Request<hyper::body::Incoming>,
+    bytes_max: usize,
+) -> Result<Request, Failure> {
+    let (parts, body) = request.into_parts();
+    let reading = Limited::new(body, bytes_max).collect();
+    match tokio::time::timeout(BODY_PATIENCE, reading).await {
+        Err(_) => Err(Failure::too_slow()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_long(bytes_max)),
+        Ok(Err(error)) => Err(Failure::bad_request(format!("the body is broken: {error}"))),
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body.to_bytes()))),
+    }
+}
+
+/// What a request may do, by its head alone: nothing is read for who may not ask.
+fn admitted<B>(peer: &Peer, request: &Request<B>) -> Result<Access, Failure> {
+    let access = peer.access(request.headers())?;
+    access.admits(request.method())?;
+    if matches!(access, Access::ReadFromNetwork(_)) && !access::is_plain_host(request.headers()) {
+        let why = "ask for this machine by its number or as `localhost`";
+        return Err(Failure::forbidden(why));
+    }
+    Ok(access)
 }
 
 async fn answer(
     access: Access,
     router: TowerToHyperService<Router>,
-    request: Request<hyper::body::Incoming>,
+    mut request: Request,
 ) -> Response {
     use hyper::service::Service as _;
-    if let Err(refusal) = access.admits(request.method()) {
-        return refusal.into_response();
-    }
-    if access == Access::ReadFromNetwork && !access::is_plain_host(request.headers()) {
-        let why = "ask for this machine by its number or as `localhost`";
-        return Failure::forbidden(why).into_response();
-    }
+    request.extensions_mut().insert(access);
     match router.call(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -200,10 +296,11 @@ fn router(handle: Handle) -> Router {
     let api = Router::new()
         .route("/status", get(handlers::status))
         .route("/expected", get(expected::feed))
-        .nest("/jobs", jobs)
+        .nest("/scheduler/jobs", jobs)
         .route("/reload", post(handlers::reload))
         .route("/stop", post(handlers::stop))
         .route("/clock/accept", post(handlers::accept_clock));
+    let api = api.merge(queue::router(&handle));
     Router::new()
         .route("/metrics", get(expected::metrics))
         .nest(PREFIX, api)

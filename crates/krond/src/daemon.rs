@@ -16,10 +16,11 @@ mod event_loop;
 mod handle;
 mod hooks;
 mod inbox;
-mod launch;
+pub(crate) mod launch;
 mod logs;
 mod notify;
 mod poll;
+mod queue;
 mod reload;
 mod runs;
 mod socket;
@@ -34,6 +35,7 @@ use kron_core::Category;
 use kron_state::Lock;
 
 pub use handle::{Gone, Handle, ReloadFailure, ReloadView};
+pub(crate) use queue::QueueHandle;
 
 use crate::log::{Log, LogFormat, told};
 use crate::machine::{Entry, ExitReason, Level};

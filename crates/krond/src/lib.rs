@@ -10,3 +10,5 @@ pub mod log;
 pub mod machine;
 mod metrics;
 pub mod options;
+mod queue;
+mod web;

@@ -45,6 +45,7 @@ pub use self::event::{
 };
 
 use self::clock::Clock;
+pub(crate) use self::clock::LEAP_S;
 use self::hook::Underway;
 pub(crate) use self::hook::told_as;
 use self::job::{Archived, JobIndex, JobState};
@@ -111,6 +112,8 @@ pub struct Machine {
     started_at: UtcSecond,
     loaded_at: UtcSecond,
     stopping: Option<StopMode>,
+    /// Whether something beside the machine has yet to be brought to an end before it leaves.
+    others_busy: bool,
     /// Set once: nothing is done any more.
     left: bool,
     actions: Vec<Action>,
@@ -183,6 +186,7 @@ impl Machine {
             started_at: now.wall,
             loaded_at: now.wall,
             stopping: None,
+            others_busy: false,
             left: false,
             actions: Vec::new(),
             launches: Vec::new(),
@@ -220,6 +224,7 @@ impl Machine {
             Event::LaunchFailed { run, failure } => self.launch_failed(now, &run, failure),
             Event::Executing { run } => self.executing(now, &run),
             Event::ExecFailed { run, failure } => self.exec_failed(now, &run, failure),
+            Event::HandedOver { run, to } => self.handed_over(now, &run, to),
             Event::Ended { run, report } => self.ended(now, &run, report),
             Event::Durable(ticket) => self.durable(now, ticket),
             Event::NotDurable { operation, identity, period, message, .. } => {
@@ -235,6 +240,23 @@ impl Machine {
         self.prepare(now);
         self.leave_if_done();
         self.take_actions(now)
+    }
+
+    /// How the machine is stopping, if it is.
+    #[must_use]
+    pub fn stopping(&self) -> Option<StopMode> {
+        self.stopping
+    }
+
+    /// Whether the clock leapt ahead and is not believed.
+    #[must_use]
+    pub fn is_clock_held(&self) -> bool {
+        self.clock.is_held()
+    }
+
+    /// Says whether something beside the machine has yet to be brought to an end before it leaves.
+    pub fn set_others_busy(&mut self, busy: bool) {
+        self.others_busy = busy;
     }
 
     /// When to call [`Machine::handle`] at the latest, if nothing happens before.

@@ -3,6 +3,8 @@
 //! Counts begin with the daemon and are kept in memory only; what must outlive it is in the state
 //! documents. Every thread may count; nobody waits.
 
+mod queue;
+
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use kron_config::HookEvent;
 use kron_state::Change;
 
 use crate::machine::told_as;
+pub(crate) use queue::QueueMetrics;
 
 /// What a daemon has counted.
 #[derive(Debug, Default)]

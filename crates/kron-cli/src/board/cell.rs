@@ -47,26 +47,26 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn empty() -> Cell {
+    pub(crate) fn empty() -> Cell {
         Cell { spans: Vec::new() }
     }
 
-    pub(super) fn of(text: &str, paint: Paint) -> Cell {
+    pub(crate) fn of(text: &str, paint: Paint) -> Cell {
         let mut cell = Cell::empty();
         cell.push(text, paint);
         cell
     }
 
-    pub(super) fn push(&mut self, text: &str, paint: Paint) {
+    pub(crate) fn push(&mut self, text: &str, paint: Paint) {
         self.spans.push((harmless(text), paint));
     }
 
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.spans.iter().map(|(text, _)| text.width()).sum()
     }
 
     /// The cell in at most `width` columns; what does not fit ends in an ellipsis.
-    pub(super) fn cut(&self, width: usize, style: &Style) -> Cell {
+    pub(crate) fn cut(&self, width: usize, style: &Style) -> Cell {
         if self.width() <= width {
             return self.clone();
         }
@@ -89,7 +89,7 @@ impl Cell {
         cut
     }
 
-    pub(super) fn write(&self, line: &mut String, style: &Style) {
+    pub(crate) fn write(&self, line: &mut String, style: &Style) {
         for (text, paint) in &self.spans {
             line.push_str(&painted(text, *paint, style));
         }

@@ -145,7 +145,7 @@ fn daemon(args: &crate::args::DaemonArgs, state_dir: &Path) -> Vec<Finding> {
         let hint = "`kron clock accept`, if it is right";
         findings.push(finding("daemon", Verdict::Problem, message).hint(hint));
     }
-    match client.get::<JobsView>("jobs") {
+    match client.get::<JobsView>("scheduler/jobs") {
         Ok(JobsView { jobs }) => findings.push(deadlines(&jobs)),
         Err(error) => {
             let message = Failure::from(error).to_string();

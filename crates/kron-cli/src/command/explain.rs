@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kron_config::Job;
+use kron_config::{Action, Job};
 use kron_core::{
     Attempt, Coverage, Decision, DecisionRecord, Dst, Gap, Request, Schedule, Seconds, Side,
     Timing, Treatment, UtcSecond, tzdb_version,
@@ -75,6 +75,9 @@ struct StoryRecord {
     dropped: Option<String>,
     expression: String,
     defined_at: Option<String>,
+    /// The type that a job enqueues which runs nothing itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enqueues: Option<String>,
     request: Request,
     decision: DecisionRecord,
     nominal_local: String,
@@ -141,6 +144,14 @@ impl Story<'_> {
             })
     }
 
+    /// The type that the job enqueues, if it does.
+    fn enqueues(&self) -> Option<&str> {
+        match &self.job?.action {
+            Action::Enqueue(enqueue) => Some(&enqueue.job_type),
+            Action::Program(_) | Action::Shell { .. } => None,
+        }
+    }
+
     fn json(&self) -> StoryRecord {
         let placement = self.timing.placement();
         let treatment = self.timing.schedule().treatment(self.decision.nominal);
@@ -151,6 +162,7 @@ impl Story<'_> {
             dropped: self.dropped(),
             expression: self.timing.to_string(),
             defined_at: self.job.map(|job| job.origin.to_string()),
+            enqueues: self.enqueues().map(str::to_owned),
             request: Request::of(placement, self.decision.nominal),
             decision: DecisionRecord::of(placement, &self.decision),
             nominal_local: placement.zone().wall_at(self.decision.nominal).to_string(),
@@ -195,6 +207,9 @@ impl Story<'_> {
         writeln!(out, "{}: {}", placement.identity(), self.timing)?;
         if let Some(job) = self.job {
             writeln!(out, "defined at {}", job.origin)?;
+        }
+        if let Some(job_type) = self.enqueues() {
+            writeln!(out, "enqueues `{job_type}`")?;
         }
         if self.timing.policy.suspend {
             writeln!(out, "suspended: until that is lifted, no period runs")?;

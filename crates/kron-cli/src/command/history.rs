@@ -12,7 +12,7 @@ use crate::text::{duration, local, write_json, write_table};
 
 pub(crate) fn run(args: &HistoryArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let client = Client::of(&args.daemon);
-    let path = format!("jobs/{}/history?count={}", encode(&args.job), args.count);
+    let path = format!("scheduler/jobs/{}/history?count={}", encode(&args.job), args.count);
     let history: HistoryView = client.get(&path)?;
     match args.format {
         OutputFormat::Json => write_json(out, &history)?,

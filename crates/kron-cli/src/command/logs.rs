@@ -21,7 +21,7 @@ pub(crate) fn run(args: &LogsArgs, out: &mut dyn Write) -> Result<Exit, Failure>
     let client = Client::of(&args.daemon);
     // Looked up once, so that a run that starts meanwhile does not take its place.
     let wanted = args.run.as_deref().unwrap_or(LATEST);
-    let path = format!("jobs/{}/runs/{}", encode(&args.job), encode(wanted));
+    let path = format!("scheduler/jobs/{}/runs/{}", encode(&args.job), encode(wanted));
     let run = client.get::<RunStateView>(&path)?.run_id;
     let mut offset = 0;
     loop {

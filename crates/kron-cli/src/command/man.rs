@@ -41,8 +41,11 @@ fn page(command: Command) -> Result<String, Failure> {
     const EXTRA: &str = ".SH EXTRA\n";
     let mut text = Vec::new();
     clap_mangen::Man::new(command).render(&mut text)?;
-    let text = String::from_utf8_lossy(&text);
-    let Some((before, extra)) = text.split_once(EXTRA) else { return Ok(text.into_owned()) };
+    // A synopsis with many alternatives is one long word, which cannot be spread over a line.
+    let text = String::from_utf8_lossy(&text)
+        .replace(".SH SYNOPSIS\n", ".SH SYNOPSIS\n.ad l\n")
+        .replace(".SH DESCRIPTION\n", ".ad b\n.SH DESCRIPTION\n");
+    let Some((before, extra)) = text.split_once(EXTRA) else { return Ok(text) };
     let end = extra.find(".SH ").unwrap_or(extra.len());
     let (extra, after) = extra.split_at(end);
     Ok(format!("{before}.SH NOTES\n.nf\n{extra}.fi\n{after}"))

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
     let client = Client::of(&args.daemon);
     let job = encode(&args.job);
     let order = RunOrder { force: args.force };
-    let started: RunStarted = client.post(&format!("jobs/{job}/run"), &order)?;
+    let started: RunStarted = client.post(&format!("scheduler/jobs/{job}/run"), &order)?;
     if args.format == OutputFormat::Text {
         writeln!(out, "{}", started.run_id)?;
         out.flush()?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
         return Ok(Exit::Ok);
     }
     let outcome = loop {
-        let path = format!("jobs/{job}/runs/{}", started.run_id);
+        let path = format!("scheduler/jobs/{job}/runs/{}", started.run_id);
         let state: RunStateView = client.get(&path)?;
         if !state.is_active {
             break state.outcome;
@@ -57,8 +57,9 @@ pub(crate) fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
         )?,
         OutputFormat::Text => writeln!(out, "{}", words(outcome.as_ref()))?,
     }
-    let is_success = outcome.is_some_and(|outcome| {
-        outcome.exit_code == Some(0) && outcome.ending.as_deref() == Some("exited")
+    let is_success = outcome.is_some_and(|outcome| match outcome.ending.as_deref() {
+        Some("exited") => outcome.exit_code == Some(0),
+        ending => ending == Some("handed over"),
     });
     Ok(if is_success { Exit::Ok } else { Exit::No })
 }

@@ -27,14 +27,14 @@ pub(crate) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<Exit, Failur
     let client = Client::of(&args.daemon);
     let daemon: StatusView = client.get("status")?;
     if let Some(name) = &args.job {
-        let job: JobView = client.get(&format!("jobs/{}", encode(name)))?;
+        let job: JobView = client.get(&format!("scheduler/jobs/{}", encode(name)))?;
         match args.format {
             OutputFormat::Json => write_json(out, &job)?,
             OutputFormat::Text => write_job(out, &job, &daemon)?,
         }
         return Ok(Exit::Ok);
     }
-    let JobsView { jobs } = client.get("jobs")?;
+    let JobsView { jobs } = client.get("scheduler/jobs")?;
     match args.format {
         OutputFormat::Json => write_json(out, &Everything { daemon: &daemon, jobs: &jobs })?,
         OutputFormat::Text => {
@@ -82,7 +82,10 @@ fn write_job(out: &mut dyn Write, job: &JobView, daemon: &StatusView) -> Result<
             if words != definition.expression {
                 tell("", words);
             }
-            tell("command", command_line(&definition.command));
+            match &definition.enqueues {
+                Some(job_type) => tell("enqueues", format!("a job of type `{job_type}`")),
+                None => tell("command", command_line(&definition.command)),
+            }
             if let Some(user) = &definition.user {
                 tell("user", user.clone());
             }

@@ -11,7 +11,7 @@ use crate::failure::{Exit, Failure};
 use crate::text::write_json;
 
 pub(crate) fn run(args: &JobCommandArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let path = format!("jobs/{}/suspend", encode(&args.job));
+    let path = format!("scheduler/jobs/{}/suspend", encode(&args.job));
     let done: DoneView = Client::of(&args.daemon).post(&path, &json!({}))?;
     match args.format {
         OutputFormat::Json => write_json(out, &done)?,

@@ -5,11 +5,11 @@ use nix::sys::signal::Signal;
 use crate::args::TopArgs;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::live::{self, Live, Manner};
+use crate::live::{self, Jobs, Live, Manner};
 use crate::screen::{self, Screen};
 
 /// What ends it, and what tells that the terminal has another size.
-const SIGNALS: [Signal; 5] =
+pub(super) const SIGNALS: [Signal; 5] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGWINCH];
 
 pub(crate) fn run(args: &TopArgs) -> Result<Exit, Failure> {
@@ -23,14 +23,13 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     let client = Client::of(&args.daemon);
     let socket = client.socket().display().to_string();
     let manner = Manner {
-        sort: args.sort,
         notes: Vec::new(),
         before: format!("waiting for a daemon at {socket}"),
         lost: "no answer".to_owned(),
         leaving: "q quit".to_owned(),
         style: screen::style_of_output(args.ascii),
     };
-    let mut live = Live::new(client, manner, &SIGNALS)?;
+    let mut live = Live::new(client, Jobs { sort: args.sort }, manner, &SIGNALS)?;
     let screen = Screen::enter()?;
     live.run(&screen)?;
     Ok(Exit::Ok)

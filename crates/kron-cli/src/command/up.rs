@@ -24,7 +24,7 @@ use self::log_file::LogFile;
 use crate::args::UpArgs;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::live::{self, End, Live, Manner, Sort, Stop};
+use crate::live::{self, End, Jobs, Live, Manner, Sort, Stop};
 use crate::screen::{self, Screen};
 
 /// The job file of whoever names no other.
@@ -137,8 +137,6 @@ fn manner(args: &UpArgs, config: &[PathBuf], is_new: bool, log: Option<&LogFile>
         None => format!("--state-dir {}", args.state_dir.display()),
     };
     Manner {
-        // Rows that stay where they are can be watched.
-        sort: Sort::Name,
         notes: vec![
             format!("jobs: {}{new}{log}", files.join(", ")),
             format!("in another terminal: kron why JOB, logs JOB, run JOB, reload … {which}"),
@@ -152,7 +150,9 @@ fn manner(args: &UpArgs, config: &[PathBuf], is_new: bool, log: Option<&LogFile>
 
 /// Shows the jobs from a thread of its own, once the daemon answers.
 fn show(client: Client, manner: Manner) -> io::Result<(Stop, JoinHandle<()>)> {
-    let mut live = Live::new(client, manner, &[Signal::SIGWINCH])?;
+    // Rows that stay where they are can be watched.
+    let jobs = Jobs { sort: Sort::Name };
+    let mut live = Live::new(client, jobs, manner, &[Signal::SIGWINCH])?;
     let stop = live.stop();
     let thread = std::thread::Builder::new().name("show".to_owned()).spawn(move || {
         if live.wait_for_daemon().is_some() {

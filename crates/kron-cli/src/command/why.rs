@@ -14,7 +14,7 @@ use crate::text::{write_json, write_paragraph, write_table};
 const MANUAL: &str = "manual/";
 
 pub(crate) fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let mut path = format!("jobs/{}/why", encode(&args.job));
+    let mut path = format!("scheduler/jobs/{}/why", encode(&args.job));
     if let Some(text) = &args.at {
         let at = if text.starts_with(MANUAL) {
             text.clone()

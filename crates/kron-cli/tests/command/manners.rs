@@ -8,7 +8,7 @@ use crate::kron::{command, finish, fixture, kron, kron_reading};
 use crate::scratch::Scratch;
 
 const FROM: &str = "2026-03-01T00:00:00Z";
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 27] = [
     "up",
     "lint",
     "next",
@@ -31,12 +31,54 @@ const COMMANDS: [&str; 24] = [
     "clock",
     "doctor",
     "state",
+    "queue",
+    "template",
+    "schedule",
     "completions",
     "man",
 ];
 /// Commands of commands, as their pages are named.
-const SUBCOMMANDS: [&str; 5] =
-    ["clock-accept", "state-check", "state-ls", "state-reset", "state-show"];
+const SUBCOMMANDS: [&str; 39] = [
+    "clock-accept",
+    "state-check",
+    "state-ls",
+    "state-reset",
+    "state-show",
+    "queue-add",
+    "queue-ls",
+    "queue-show",
+    "queue-move",
+    "queue-prio",
+    "queue-edit",
+    "queue-cancel",
+    "queue-retry",
+    "queue-pause",
+    "queue-resume",
+    "queue-direct",
+    "queue-logs",
+    "queue-artifacts",
+    "queue-stats",
+    "queue-top",
+    "queue-group",
+    "queue-group-add",
+    "queue-group-ls",
+    "queue-group-show",
+    "queue-group-cancel",
+    "template-add",
+    "template-ls",
+    "template-show",
+    "template-edit",
+    "template-rm",
+    "schedule-add",
+    "schedule-ls",
+    "schedule-show",
+    "schedule-edit",
+    "schedule-enable",
+    "schedule-disable",
+    "schedule-rm",
+    "schedule-next",
+    "schedule-outcomes",
+];
 
 /// One call of each command that shows something.
 fn calls() -> Vec<Vec<String>> {

@@ -6,6 +6,7 @@ mod doctor;
 mod krond;
 mod mending;
 mod past;
+mod queue;
 mod runs;
 mod socket;
 mod state;

@@ -41,31 +41,31 @@ fn every_refusal_has_a_status_and_says_why() {
         ("GET", "/api/v1", "", 404),
         ("GET", "/api/v1/nothing", "", 404),
         ("GET", "/api/v2/status", "", 404),
-        ("GET", "/api/v1/jobs/b", "", 404),
-        ("GET", "/api/v1/jobs/a/nothing", "", 404),
-        ("GET", "/api/v1/jobs/a/runs/latest", "", 404),
-        ("GET", "/api/v1/jobs/a/runs/0123456789abcdef/log", "", 404),
-        ("GET", "/api/v1/jobs/a/runs/..%2F..%2Fknown/log", "", 400),
-        ("GET", "/api/v1/jobs/%ff", "", 400),
-        ("GET", "/api/v1/jobs/a/why?at=never", "", 400),
-        ("GET", "/api/v1/jobs/a/why?at=%ff", "", 400),
-        ("GET", "/api/v1/jobs/a/history?count=-1", "", 400),
+        ("GET", "/api/v1/scheduler/jobs/b", "", 404),
+        ("GET", "/api/v1/scheduler/jobs/a/nothing", "", 404),
+        ("GET", "/api/v1/scheduler/jobs/a/runs/latest", "", 404),
+        ("GET", "/api/v1/scheduler/jobs/a/runs/0123456789abcdef/log", "", 404),
+        ("GET", "/api/v1/scheduler/jobs/a/runs/..%2F..%2Fknown/log", "", 400),
+        ("GET", "/api/v1/scheduler/jobs/%ff", "", 400),
+        ("GET", "/api/v1/scheduler/jobs/a/why?at=never", "", 400),
+        ("GET", "/api/v1/scheduler/jobs/a/why?at=%ff", "", 400),
+        ("GET", "/api/v1/scheduler/jobs/a/history?count=-1", "", 400),
         ("POST", "/api/v1/status", "", 405),
-        ("DELETE", "/api/v1/jobs/a", "", 405),
+        ("DELETE", "/api/v1/scheduler/jobs/a", "", 405),
         ("GET", "/api/v1/stop", "", 405),
         ("POST", "/api/v1/stop", "", 400),
         ("POST", "/api/v1/stop", "{\"mode\":\"explode\"}", 400),
-        ("POST", "/api/v1/jobs/a/run", "{\"forse\":true}", 400),
-        ("POST", "/api/v1/jobs/a/run", "[", 400),
-        ("POST", "/api/v1/jobs/a/run", &long, 400),
-        ("POST", "/api/v1/jobs/a/resume", "", 409),
+        ("POST", "/api/v1/scheduler/jobs/a/run", "{\"forse\":true}", 400),
+        ("POST", "/api/v1/scheduler/jobs/a/run", "[", 400),
+        ("POST", "/api/v1/scheduler/jobs/a/run", &long, 400),
+        ("POST", "/api/v1/scheduler/jobs/a/resume", "", 409),
         ("POST", "/api/v1/clock/accept", "", 409),
     ] {
         let (answered, value) = request(&daemon, method, path, body);
         assert_eq!(answered, status, "{method} {path}: {value}");
-        let error = value["error"].as_object().expect("an error");
-        assert!(error["category"].as_str().unwrap().ends_with("Error"), "{value}");
-        assert!(!error["message"].as_str().unwrap().is_empty(), "{value}");
+        assert!(value["category"].as_str().unwrap().ends_with("Error"), "{value}");
+        assert!(!value["detail"].as_str().unwrap().is_empty(), "{value}");
+        assert_eq!(value["status"], status, "{value}");
     }
     assert_eq!(request(&daemon, "GET", "/api/v1/status", "").0, 200);
     assert_eq!(daemon.ask(&["history", "a"])["kept_count"], 0, "nothing was started");

@@ -1,14 +1,55 @@
-//! Cutting a TOML text into the tables of its jobs and the daemon, before any of them is parsed.
+//! Cutting a TOML text into the tables of its jobs and of the daemon, before any of them is parsed.
 
 use std::ops::Range;
 
-/// The first two parts of a header, unquoted: `job` and `a` of both `[job.a]` and `[job."a".env]`.
-pub(super) type Name = (String, String);
+/// The parts of a header that say whose tables follow, unquoted: `job` and `a` of both `[job.a]` and
+/// `[job."a".env]`; of the queue's headers, where handlers lie deeper, the first three.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Name([String; 3]);
+
+impl Name {
+    /// How many parts count, after this first one.
+    fn parts_max(first: &str) -> usize {
+        if first == "queue" { 3 } else { 2 }
+    }
+
+    /// Whether it is one of the daemon's tables, and not a job's.
+    pub(super) fn is_of_daemon(&self) -> bool {
+        matches!(self.0[0].as_str(), "daemon" | "hook" | "queue" | "api")
+    }
+
+    /// Whether it is one of the queue's tables.
+    pub(super) fn is_of_queue(&self) -> bool {
+        self.0[0] == "queue"
+    }
+
+    /// The type whose handler it is.
+    pub(super) fn handler(&self) -> Option<&str> {
+        let [first, second, third] = &self.0;
+        (first == "queue" && second == "handler" && !third.is_empty()).then_some(third)
+    }
+
+    /// Whether it is the tables of a job.
+    pub(super) fn is_of_job(&self) -> bool {
+        self.0[0] == "job"
+    }
+
+    /// What its tables are called that must stand together.
+    pub(super) fn kept_together(&self) -> &'static str {
+        match [&*self.0[0], &*self.0[1], &*self.0[2]] {
+            ["daemon" | "api", ..] | ["queue", _, ""] => "its keys",
+            ["hook", ..] => "the tables of a hook",
+            ["queue", "webhook", _] => "the tables of a webhook",
+            ["queue", ..] => "the tables of a handler",
+            _ => "the tables of a job",
+        }
+    }
+}
 
 /// The tables of one job, and their place.
 pub(super) struct Section<'t> {
     pub(super) name: Name,
-    /// The first two parts of the header as they are written.
+    /// Those parts of the header as they are written.
     pub(super) title: &'t str,
     pub(super) range: Range<usize>,
     /// The opening quotes of a string that it ends in.
@@ -81,12 +122,16 @@ impl<'t> Iterator for Sections<'t> {
 
 /// Whether a line is plainly the header of a table that Kron knows, and not an array's item.
 fn is_own_header(line: &str) -> bool {
-    ["[job.", "[hook.", "[daemon]"].iter().any(|header| line.starts_with(header))
+    ["[job.", "[hook.", "[daemon]", "[queue.", "[queue]", "[api]"]
+        .iter()
+        .any(|header| line.starts_with(header))
 }
 
-/// The first two parts of the header that follows a `[`, unquoted and as they stand.
+/// The parts of the header that follows a `[` which name its section, unquoted and as they stand.
 fn section_name(header: &str) -> (Name, &str) {
-    let mut parts = [String::new(), String::new()];
+    // A list of tables, as in `[[job.a.enqueue.params.files]]`, belongs to its job like any other.
+    let header = header.strip_prefix('[').unwrap_or(header);
+    let mut parts = <[String; 3]>::default();
     let mut part = 0;
     let mut quote = None;
     let mut characters = header.char_indices();
@@ -95,7 +140,7 @@ fn section_name(header: &str) -> (Name, &str) {
         match (quote, character) {
             (Some(open), _) if open == character => quote = None,
             (None, '"' | '\'') => quote = Some(character),
-            (None, '.') if part == 0 => part = 1,
+            (None, '.') if part + 1 < Name::parts_max(&parts[0]) => part += 1,
             (None, ']' | '\n' | '.') => {
                 end = at;
                 break;
@@ -109,7 +154,7 @@ fn section_name(header: &str) -> (Name, &str) {
             }
         }
     }
-    (parts.into(), header[..end].trim())
+    (Name(parts), header[..end].trim())
 }
 
 /// Where in a TOML text a line ends: inside a long string, inside brackets, or at the top.

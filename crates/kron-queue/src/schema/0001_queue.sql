@@ -140,14 +140,20 @@ CREATE TABLE job_runs (
   boot_id         TEXT,
   pid             INTEGER,
   start_ticks     INTEGER,
+  -- The command that it supervises, of the same boot.
+  command_pid     INTEGER,
+  command_start_ticks INTEGER,
   reservation_id  TEXT REFERENCES direct_reservations (reservation_id),
   -- Whether its end was found by recovery and not reported.
   lost            INTEGER NOT NULL DEFAULT 0 CHECK (lost IN (0, 1)),
   CHECK ((status IS NULL) = (finished_at IS NULL)),
-  CHECK ((boot_id IS NULL) = (pid IS NULL) AND (boot_id IS NULL) = (start_ticks IS NULL))
+  CHECK ((boot_id IS NULL) = (pid IS NULL) AND (boot_id IS NULL) = (start_ticks IS NULL)),
+  CHECK ((command_pid IS NULL) = (command_start_ticks IS NULL)),
+  CHECK (command_pid IS NULL OR boot_id IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_runs_finished ON job_runs (finished_at, status) WHERE finished_at IS NOT NULL;
-CREATE INDEX job_runs_reservation ON job_runs (reservation_id) WHERE reservation_id IS NOT NULL;
+-- A reservation serves for one run.
+CREATE UNIQUE INDEX job_runs_reservation ON job_runs (reservation_id) WHERE reservation_id IS NOT NULL;
 
 CREATE TABLE pauses (
   scope     TEXT NOT NULL CHECK (scope IN ('queue', 'type')),
@@ -172,9 +178,6 @@ CREATE TABLE schedule_outcomes (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX schedule_outcomes_age ON schedule_outcomes (recorded_at);
-
--- Has a row only inside a transaction that purges.
-CREATE TABLE purge_permit (permit INTEGER PRIMARY KEY CHECK (permit = 1)) STRICT;
 
 CREATE TRIGGER jobs_insert BEFORE INSERT ON jobs BEGIN
   SELECT RAISE(ABORT, 'rule: a job begins as QUEUED') WHERE NEW.status <> 'QUEUED';
@@ -230,8 +233,9 @@ WHEN OLD.status = 'RUNNING' AND OLD.finished_at IS NULL AND NEW.finished_at IS N
   AND NOT EXISTS (SELECT 1 FROM job_runs WHERE job_id = NEW.job_id AND status IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'rule: a job finishes after its JobRun'); END;
 
+-- Only the queue's own connection has the function; without it, nothing can be deleted.
 CREATE TRIGGER jobs_delete BEFORE DELETE ON jobs
-WHEN OLD.finished_at IS NULL OR NOT EXISTS (SELECT 1 FROM purge_permit)
+WHEN OLD.finished_at IS NULL OR NOT kron_purge_permitted()
 BEGIN SELECT RAISE(ABORT, 'rule: jobs are removed only when finished and by purge'); END;
 
 CREATE TRIGGER job_runs_insert BEFORE INSERT ON job_runs BEGIN
@@ -240,6 +244,18 @@ CREATE TRIGGER job_runs_insert BEFORE INSERT ON job_runs BEGIN
   SELECT RAISE(ABORT, 'rule: a JobRun belongs to a job that is about to run')
     WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE job_id = NEW.job_id
       AND status IN ('QUEUED', 'RUNNING') AND finished_at IS NULL);
+  SELECT RAISE(ABORT, 'rule: a JobRun is told what its job is told')
+    WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE job_id = NEW.job_id
+      AND params = NEW.params_snapshot AND template_id IS NEW.template_id);
+  SELECT RAISE(ABORT, 'rule: a direct run belongs to the active reservation')
+    WHERE NEW.reservation_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM direct_reservations
+      WHERE reservation_id = NEW.reservation_id AND status = 'ACTIVE');
+END;
+
+-- To insert a run is to claim its job, so that no run can lie beside a job that is still queued.
+CREATE TRIGGER job_runs_begin AFTER INSERT ON job_runs BEGIN
+  UPDATE jobs SET status = 'RUNNING', started_at = NEW.started_at, worker_id = NEW.worker_id,
+    hold = NULL WHERE job_id = NEW.job_id AND status = 'QUEUED';
 END;
 
 CREATE TRIGGER job_runs_immutable BEFORE UPDATE OF run_id, job_id, template_id, params_snapshot,
@@ -251,19 +267,23 @@ WHEN NEW.run_id IS NOT OLD.run_id OR NEW.job_id IS NOT OLD.job_id
 BEGIN SELECT RAISE(ABORT, 'rule: this field of a JobRun is immutable'); END;
 
 CREATE TRIGGER job_runs_write_once BEFORE UPDATE OF status, finished_at, exit_code, error, log_path,
-  boot_id, pid, start_ticks ON job_runs
+  boot_id, pid, start_ticks, command_pid, command_start_ticks ON job_runs
 WHEN (OLD.status IS NOT NULL AND NEW.status IS NOT OLD.status)
   OR (OLD.finished_at IS NOT NULL AND NEW.finished_at IS NOT OLD.finished_at)
   OR (OLD.exit_code IS NOT NULL AND NEW.exit_code IS NOT OLD.exit_code)
   OR (OLD.error IS NOT NULL AND NEW.error IS NOT OLD.error)
   OR (OLD.log_path IS NOT NULL AND NEW.log_path IS NOT OLD.log_path)
   OR (OLD.boot_id IS NOT NULL AND (NEW.boot_id IS NOT OLD.boot_id OR NEW.pid IS NOT OLD.pid
-      OR NEW.start_ticks IS NOT OLD.start_ticks))
+      OR NEW.start_ticks IS NOT OLD.start_ticks OR NEW.command_pid IS NOT OLD.command_pid
+      OR NEW.command_start_ticks IS NOT OLD.command_start_ticks))
 BEGIN SELECT RAISE(ABORT, 'rule: this field of a JobRun is written once'); END;
 
-CREATE TRIGGER job_runs_terminal BEFORE UPDATE OF log_path, lost, boot_id, pid, start_ticks ON job_runs
+CREATE TRIGGER job_runs_terminal BEFORE UPDATE OF log_path, lost, boot_id, pid, start_ticks,
+  command_pid, command_start_ticks ON job_runs
 WHEN OLD.status IS NOT NULL AND (NEW.log_path IS NOT OLD.log_path OR NEW.lost IS NOT OLD.lost
-  OR NEW.boot_id IS NOT OLD.boot_id OR NEW.pid IS NOT OLD.pid OR NEW.start_ticks IS NOT OLD.start_ticks)
+  OR NEW.boot_id IS NOT OLD.boot_id OR NEW.pid IS NOT OLD.pid OR NEW.start_ticks IS NOT OLD.start_ticks
+  OR NEW.command_pid IS NOT OLD.command_pid
+  OR NEW.command_start_ticks IS NOT OLD.command_start_ticks)
 BEGIN SELECT RAISE(ABORT, 'rule: a JobRun with its outcome is immutable'); END;
 
 CREATE TRIGGER job_runs_artifacts BEFORE UPDATE OF artifacts ON job_runs
@@ -273,7 +293,7 @@ WHEN NEW.artifacts IS NOT OLD.artifacts AND EXISTS (
 BEGIN SELECT RAISE(ABORT, 'rule: the artifacts of a JobRun are append-only'); END;
 
 CREATE TRIGGER job_runs_delete BEFORE DELETE ON job_runs
-WHEN OLD.status IS NULL OR NOT EXISTS (SELECT 1 FROM purge_permit)
+WHEN OLD.status IS NULL OR NOT kron_purge_permitted()
 BEGIN SELECT RAISE(ABORT, 'rule: JobRuns are removed only when finished and by purge'); END;
 
 CREATE TRIGGER reservations_insert BEFORE INSERT ON direct_reservations

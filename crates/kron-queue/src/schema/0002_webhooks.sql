@@ -15,6 +15,8 @@ CREATE TABLE webhook_deliveries (
   CHECK ((status = 'pending') = (finished_at IS NULL))
 ) STRICT;
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at) WHERE status = 'pending';
+CREATE INDEX webhook_deliveries_of_target ON webhook_deliveries (target, next_at)
+  WHERE status = 'pending';
 CREATE INDEX webhook_deliveries_finished ON webhook_deliveries (finished_at) WHERE status <> 'pending';
 
 CREATE TABLE webhook_attempts (

@@ -4,14 +4,20 @@
 
 mod commit;
 mod crash;
+mod delayed;
 mod direct;
+mod failures;
 mod group;
 mod hostile;
+mod invariants;
+mod needs;
 mod open;
 mod order;
 mod recovery;
 mod rules;
 mod run;
 mod schedule;
+mod steps;
 mod support;
+mod triggers;
 mod upkeep;

@@ -52,11 +52,11 @@ fn links_and_open_files_are_refused() {
 #[test]
 fn a_newer_version_and_a_stranger_are_refused() {
     let world = World::new(Rules::default());
-    world.shell().pragma_update(None, "user_version", 3).unwrap();
+    world.shell().pragma_update(None, "user_version", 5).unwrap();
     let World { queue, path, .. } = &world;
     let _ = queue;
     let refused = Queue::open(path, Rules::default());
-    assert!(matches!(refused, Err(StoreError::NewerVersion { found: 3, known: 2 })));
+    assert!(matches!(refused, Err(StoreError::NewerVersion { found: 5, known: 4 })));
 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.db");
@@ -92,5 +92,5 @@ fn an_older_version_is_migrated_with_its_jobs() {
         .unwrap()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 4);
 }

@@ -27,7 +27,8 @@ fn released(world: &World, pid: i64) -> ClaimedRun {
     world.story();
     let claimed = world.claim(1);
     let (run_id, token) = (claimed.run.run_id, claimed.token.clone());
-    let attach = AttachProcess { run_id, token, process: process(pid), log_path: None };
+    let attach =
+        AttachProcess { run_id, token, process: process(pid), command: None, log_path: None };
     world.queue.call(attach).unwrap();
     claimed
 }

@@ -26,7 +26,10 @@ fn a_claim_makes_its_run_with_it() {
     assert_eq!(claimed.run.params_snapshot, json!({"n": 1}));
     assert_eq!(claimed.run.status, None);
     assert_eq!(world.queue.run_of(job.job_id).unwrap(), Some(claimed.run.clone()));
+    assert_eq!(world.job(job.job_id), claimed.job);
     let done = world.finish(&claimed, Outcome::Completed, 6).unwrap();
+    assert_eq!(world.queue.run_of(job.job_id).unwrap(), Some(done.run.clone()));
+    assert_eq!(world.job(job.job_id), done.job);
     assert_eq!((done.job.status, done.job.state), (JobStatus::Running, JobState::Completed));
     assert_eq!(done.run.status, Some(RunStatus::Completed));
     assert_eq!((done.run.finished_at, done.job.finished_at), (Some(at(6)), Some(at(6))));
@@ -210,14 +213,14 @@ fn workers_types_and_pauses_filter_and_never_reorder() {
     // a is full and b paused: c is the first of the open ones.
     let second = world.claim(2);
     assert_eq!(second.job.job_id, c1);
-    assert!(matches!(world.claim_at(2), Claimed::Nothing(Idle::TypesClosed)));
+    assert!(matches!(world.claim_at(2), Claimed::Nothing(Idle::TypesClosed { .. })));
     let world = world.reopen(Rules {
         workers_max: 3,
         type_limits: BTreeMap::from([("a".to_owned(), 1)]),
         ..Rules::default()
     });
     assert_eq!(world.queue.pauses().unwrap().len(), 1);
-    assert!(matches!(world.claim_at(2), Claimed::Nothing(Idle::TypesClosed)));
+    assert!(matches!(world.claim_at(2), Claimed::Nothing(Idle::TypesClosed { .. })));
     world.queue.call(Resume { job_type: Some("b".into()) }).unwrap();
     assert_eq!(world.claim(3).job.job_id, b1);
     assert!(matches!(world.claim_at(3), Claimed::Nothing(Idle::WorkersBusy)));
@@ -270,6 +273,7 @@ fn a_run_has_one_process_and_its_artifacts() {
         run_id,
         token: token.clone(),
         process: process(pid),
+        command: None,
         log_path: Some("/log/1".into()),
     };
     world.queue.call(attach(1)).unwrap();

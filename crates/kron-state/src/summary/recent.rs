@@ -78,7 +78,9 @@ impl RecentEvent {
     #[must_use]
     pub fn of_run(ending: Ending, status: Option<ExitStatus>) -> RecentEvent {
         match (ending, status) {
-            (Ending::Exited, Some(ExitStatus::ExitCode(0))) => RecentEvent::Succeeded,
+            (Ending::Exited, Some(ExitStatus::ExitCode(0))) | (Ending::HandedOver, _) => {
+                RecentEvent::Succeeded
+            }
             (Ending::Exited | Ending::Signalled, _) => RecentEvent::Failed,
             (Ending::TimedOut, _) => RecentEvent::TimedOut,
             (Ending::Replaced, _) => RecentEvent::Replaced,

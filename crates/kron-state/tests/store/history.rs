@@ -33,6 +33,19 @@ fn change() -> impl Strategy<Value = Change> {
         let replacing = |period| Replacing { period: minute(period), evaluated_at: minute(period) };
         Change::Replace(period.map(replacing))
     });
+    let hand_over =
+        (period.clone(), id.clone(), any::<bool>()).prop_map(|(period, id, by_hand)| {
+            Change::HandOver {
+                run: run(id),
+                period: match by_hand {
+                    true => PeriodRef::Manual("manual/x".into()),
+                    false => PeriodRef::Period(minute(period)),
+                },
+                chosen: minute(period),
+                reason: "enqueued".to_owned(),
+                at: minute(period),
+            }
+        });
     let owe = period.clone().prop_map(|period| Change::Owe(minute(period)));
     prop_oneof![
         3 => (period.clone(), id.clone()).prop_map(|(period, id)| Change::Arm(armed(period, id))),
@@ -41,6 +54,7 @@ fn change() -> impl Strategy<Value = Change> {
         3 => id.clone().prop_map(|id| Change::Start(run(id))),
         3 => (id, 0..3_i32, period).prop_map(|(id, code, at)| finished(id, code, at)),
         2 => handle,
+        2 => hand_over,
         1 => replace,
         1 => owe,
     ]
@@ -114,6 +128,7 @@ fn is_by_hand(document: &Document, change: &Change) -> bool {
     let active: Option<ActiveState> = match change {
         Change::Arm(active) => Some(active.clone()),
         Change::Start(run) | Change::Finish { run, .. } | Change::Disarm(run) => of(run),
+        Change::HandOver { period, .. } => return matches!(period, PeriodRef::Manual(_)),
         Change::Handle { .. }
         | Change::Replace(_)
         | Change::Owe(_)

@@ -9,11 +9,14 @@
 use std::ffi::CString;
 use std::net::IpAddr;
 
-use axum::http::header::HOST;
+use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::{HeaderMap, Method};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 
+use sha2::{Digest as _, Sha256};
+
 use super::failure::Failure;
+use crate::daemon::Handle;
 
 /// What a peer may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +26,32 @@ pub(super) enum Access {
     /// Look, but not touch.
     Read,
     /// The same, for somebody nobody vouches for.
-    ReadFromNetwork,
+    ReadFromNetwork(Token),
     /// Everything.
     Change,
+}
+
+/// Whether somebody on the network could be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// Yes, by the token.
+    Wanted,
+    /// No: there is none.
+    Absent,
+}
+
+impl Token {
+    /// Refuses who does not bear the token.
+    pub(super) fn refusal(self, what: &str) -> Failure {
+        match self {
+            Token::Wanted => {
+                Failure::unauthorised(&format!("over a network {what} needs the token"))
+            }
+            Token::Absent => Failure::forbidden(&format!(
+                "over a network {what} needs a token, and `[api]` names no `token_file`; use the socket"
+            )),
+        }
+    }
 }
 
 impl Access {
@@ -33,14 +59,12 @@ impl Access {
     pub(super) fn admits(self, method: &Method) -> Result<(), Failure> {
         match self {
             Access::Change => Ok(()),
-            Access::Read | Access::ReadFromNetwork
+            Access::Read | Access::ReadFromNetwork(_)
                 if matches!(*method, Method::GET | Method::HEAD) =>
             {
                 Ok(())
             }
-            Access::ReadFromNetwork => {
-                Err(Failure::forbidden("nothing can be changed over the network; use the socket"))
-            }
+            Access::ReadFromNetwork(token) => Err(token.refusal("changing anything")),
             Access::Read => {
                 Err(Failure::forbidden("only root and the daemon's own user may change anything"))
             }
@@ -61,6 +85,49 @@ pub(super) fn is_plain_host(headers: &HeaderMap) -> bool {
     };
     let number = name.trim_start_matches('[').trim_end_matches(']');
     name == "localhost" || number.parse::<IpAddr>().is_ok()
+}
+
+/// Who is on the other end of a connection.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// Somebody on this machine, whom the kernel vouches for.
+    Local(Access),
+    /// Somebody on the network, who may bear the token.
+    Remote(Handle),
+}
+
+impl Peer {
+    /// What this request may do.
+    pub(super) fn access(&self, headers: &HeaderMap) -> Result<Access, Failure> {
+        let handle = match self {
+            Peer::Local(access) => return Ok(*access),
+            Peer::Remote(handle) => handle,
+        };
+        let Some(presented) = headers.get(AUTHORIZATION) else {
+            return Ok(Access::ReadFromNetwork(match handle.token() {
+                Some(_) => Token::Wanted,
+                None => Token::Absent,
+            }));
+        };
+        let presented = presented.as_bytes();
+        let scheme = b"bearer ";
+        let token = presented
+            .split_at_checked(scheme.len())
+            .filter(|(start, _)| start.eq_ignore_ascii_case(scheme))
+            .map(|(_, token)| token.trim_ascii());
+        match (token, handle.token()) {
+            (Some(token), Some(known)) if is_same(token, known.as_bytes()) => Ok(Access::Change),
+            (_, Some(_)) => Err(Failure::unauthorised("the token is wrong")),
+            (_, None) => Err(Failure::unauthorised("there is no token that could be borne")),
+        }
+    }
+}
+
+/// Compares without telling, by the time it takes, how much was right.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let hash = |bytes| Sha256::digest(bytes);
+    let differences = hash(one).iter().zip(hash(other)).fold(0, |sum, (a, b)| sum | (a ^ b));
+    differences == 0
 }
 
 /// Who a peer is, as far as that can be told without asking anybody.

@@ -3,6 +3,7 @@
 //! Only translation: nothing is asked, decided or left out on the way, except what a reader of the
 //! socket has no business with (a job's environment and standard input).
 
+use kron_config::Action;
 use kron_core::{DecisionRecord, UtcSecond};
 use kron_state::{ActiveState, Ending, ExitStatus, HistoryEntry};
 
@@ -77,6 +78,10 @@ fn definition(definition: &machine::Definition) -> DefinitionView {
         expression: job.timing.to_string(),
         timezone: job.timing.placement().zone().name().to_owned(),
         command: job.action.to_argv(),
+        enqueues: match &job.action {
+            Action::Enqueue(settings) => Some(settings.job_type.to_string()),
+            Action::Program(_) | Action::Shell { .. } => None,
+        },
         user: job.execution.user.clone(),
         description: job.description.as_deref().map(str::to_owned),
         defined_at: job.origin.to_string(),

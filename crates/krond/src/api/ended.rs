@@ -57,6 +57,10 @@ impl Runs {
             Change::Disarm(run) => {
                 self.active.remove(run);
             }
+            Change::HandOver { run, period: period @ PeriodRef::Manual(_), chosen, reason, at } => {
+                let entry = kron_state::handed_over(run, period, *chosen, reason, *at);
+                self.keep(identity, entry);
+            }
             Change::Finish { run, ending, status, at, output_dropped } => {
                 let Some(active) = self.active.remove(run) else { return };
                 let (exit_code, signal) = match status {
@@ -64,9 +68,6 @@ impl Runs {
                     Some(ExitStatus::Signal(signal)) => (None, Some(*signal)),
                     None => (None, None),
                 };
-                if self.ended.len() == ENDED_MAX {
-                    self.ended.pop_front();
-                }
                 let entry = HistoryEntry {
                     outcome: Some(Outcome::Executed),
                     chosen_time: Some(active.chosen_time),
@@ -79,11 +80,18 @@ impl Runs {
                     output_dropped: (*output_dropped > 0).then_some(*output_dropped),
                     ..HistoryEntry::new(active.period)
                 };
-                self.ended.push_back((identity.clone(), entry));
+                self.keep(identity, entry);
             }
             // Nothing else begins or ends a run by hand.
             _ => {}
         }
+    }
+
+    fn keep(&mut self, identity: &Arc<str>, entry: HistoryEntry) {
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((identity.clone(), entry));
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use kron_core::{Decision, UtcSecond};
-use kron_state::{ExitStatus, PeriodRef};
+use kron_state::{Ending, ExitStatus, PeriodRef};
 
 use super::failure::Failure;
 use super::handlers::ask;
@@ -76,6 +76,13 @@ pub(super) async fn metrics(State(handle): State<Handle>) -> Result<Response, Fa
     let _ = write_daemon(&mut out, &status);
     let _ = handle.metrics().write(&mut out);
     let _ = write_jobs(&mut out, &jobs, clock::now().wall);
+    if let Some(queue) = handle.queue() {
+        let (database, since) = (queue.queue.clone(), clock::milliseconds());
+        let read = tokio::task::spawn_blocking(move || database.statistics(since)).await;
+        if let Ok(Ok(statistics)) = read {
+            let _ = queue.metrics.write(&mut out, &statistics);
+        }
+    }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response())
 }
 
@@ -126,7 +133,8 @@ fn write_jobs(out: &mut String, jobs: &[JobView], now: UtcSecond) -> std::fmt::R
             "Whether its latest period or run that reached its end succeeded.",
             |job, _| {
                 let last = job.last.as_ref().filter(|last| last.completed_at.is_some())?;
-                Some(i64::from(last.status == Some(ExitStatus::ExitCode(0))))
+                let is_kept = last.ending == Some(Ending::HandedOver);
+                Some(i64::from(is_kept || last.status == Some(ExitStatus::ExitCode(0))))
             },
         ),
         ("kron_job_active_runs", "Runs of the job that have not ended.", |job, _| {

@@ -1,39 +1,70 @@
 //! Answers that are no success, and the one table from reasons to HTTP status codes.
 
 use axum::Json;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use kron_core::Category;
 use kron_core::finding::excerpt;
 
-use super::view::{ErrorBody, ErrorView};
+use super::view::ProblemView;
 use crate::daemon::{Gone, ReloadFailure};
 use crate::machine::Refusal;
+
+/// The media type of problems.
+const PROBLEM_TYPE: &str = "application/problem+json";
+/// When to ask again a daemon that is leaving: another may be there by then.
+const RETRY_AFTER_S: &str = "5";
 
 /// Why a request is not answered with what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     status: StatusCode,
-    error: ErrorView,
+    category: Category,
+    detail: String,
+    hint: Option<String>,
+    details: Option<String>,
 }
 
 impl Failure {
     fn new(status: StatusCode, category: Category, message: impl Into<String>) -> Failure {
-        let message = message.into();
-        Failure {
-            status,
-            error: ErrorView { category: category.to_string(), message, hint: None, details: None },
-        }
+        Failure { status, category, detail: message.into(), hint: None, details: None }
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Failure {
-        self.error.hint = Some(hint.into());
+        self.hint = Some(hint.into());
         self
     }
 
     pub(super) fn forbidden(message: &str) -> Failure {
         Failure::new(StatusCode::FORBIDDEN, Category::System, message)
             .hint("root may do everything; members of the group `socket_group` may read")
+    }
+
+    /// Nobody vouches for who asks.
+    pub(super) fn unauthorised(message: &str) -> Failure {
+        Failure::new(StatusCode::UNAUTHORIZED, Category::System, message)
+            .hint("`Authorization: Bearer …` with what `token_file` in `[api]` names")
+    }
+
+    pub(super) fn too_slow() -> Failure {
+        let message = "the body did not come in time";
+        Failure::new(StatusCode::REQUEST_TIMEOUT, Category::Configuration, message)
+    }
+
+    pub(super) fn too_long(bytes_max: usize) -> Failure {
+        let message = format!("the body has more than {bytes_max} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, Category::Configuration, message)
+    }
+
+    pub(super) fn no_queue() -> Failure {
+        Failure::new(StatusCode::NOT_FOUND, Category::Configuration, "this daemon has no queue")
+            .hint("a table `[queue]` in its configuration makes one, with its next start")
+    }
+
+    /// Who asks whether to expect more hears when to come again.
+    pub(super) fn stopping() -> Failure {
+        Failure::from(Refusal::Stopping)
     }
 
     pub(super) fn no_such_path(uri: &Uri) -> Failure {
@@ -70,7 +101,7 @@ impl Failure {
         hint: Option<String>,
     ) -> Failure {
         let mut failure = Failure::new(StatusCode::INTERNAL_SERVER_ERROR, category, message);
-        failure.error.hint = hint;
+        failure.hint = hint;
         failure
     }
 
@@ -95,7 +126,29 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.error })).into_response()
+        let status = self.status;
+        let title = status.canonical_reason().unwrap_or("a problem").to_owned();
+        let code = title.to_ascii_lowercase().replace(' ', "-");
+        let problem = ProblemView {
+            kind: format!("urn:kron:{code}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail,
+            code,
+            category: self.category.to_string(),
+            hint: self.hint,
+            details: self.details,
+        };
+        let mut response = (status, Json(problem)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        response
     }
 }
 
@@ -141,7 +194,7 @@ impl From<ReloadFailure> for Failure {
         match failure {
             ReloadFailure::Invalid { diagnostics } => {
                 let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, category, message);
-                failure.error.details = Some(diagnostics);
+                failure.details = Some(diagnostics);
                 failure
             }
             ReloadFailure::Unreadable { .. } => {

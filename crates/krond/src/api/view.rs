@@ -108,6 +108,9 @@ pub struct DefinitionView {
     pub timezone: String,
     /// The words that are run, or the shell and its line.
     pub command: Vec<String>,
+    /// The type of the job that it puts into the queue, where it has no command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enqueues: Option<String>,
     /// The user it runs as; the daemon's own when absent.
     pub user: Option<String>,
     /// What it is for.
@@ -329,22 +332,31 @@ pub enum StopOrderMode {
     Kill,
 }
 
-/// The body of every answer that is no success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorBody {
+/// The body of every answer that is no success: `application/problem+json` (RFC 9457), the same as
+/// the queue's, with a category and advice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemView {
+    /// `urn:kron:` and the code.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// What the status means.
+    #[serde(default)]
+    pub title: String,
+    /// The status.
+    #[serde(default)]
+    pub status: u16,
     /// What went wrong.
-    pub error: ErrorView,
-}
-
-/// What went wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorView {
+    pub detail: String,
+    /// The word that stands for it, for programs.
+    #[serde(default)]
+    pub code: String,
     /// One of the categories of errors.
+    #[serde(default)]
     pub category: String,
-    /// What went wrong.
-    pub message: String,
     /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// More, as it is to be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<String>,
 }

@@ -23,6 +23,12 @@ pub(crate) fn timestamp() -> String {
     format!("{}.{nanoseconds:09}Z", text.trim_end_matches('Z'))
 }
 
+/// The present in milliseconds, for the queue.
+pub(crate) fn milliseconds() -> kron_queue::Timestamp {
+    let (second, nanoseconds) = wall();
+    kron_queue::Timestamp::from(second).saturating_add_ms(i64::from(nanoseconds / 1_000_000))
+}
+
 /// How long ago that second began.
 pub(crate) fn since(second: UtcSecond) -> Duration {
     let (now, nanoseconds) = wall();

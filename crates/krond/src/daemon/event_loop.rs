@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use kron_core::Category;
+use kron_queue::Recovered;
 use kron_state::{Epoch, RunId};
 use nix::sys::signal::Signal;
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
@@ -21,6 +22,7 @@ use super::launch::Launchers;
 use super::logs::Task;
 use super::notify;
 use super::poll::{Poll, Ready};
+use super::queue::{Errand, QueueWorks};
 use super::reload;
 use super::runs::{Runs, Step};
 use super::socket::SocketFile;
@@ -28,8 +30,8 @@ use super::sync::SyncPool;
 use super::sync_queue::Order;
 use crate::log::Log;
 use crate::machine::{
-    Action, Entry, Event, ExitReason, Level, Machine, Now, Reply, Request, RequestId, StopMode,
-    Ticket,
+    Action, Entry, Event, ExitReason, Launch, Level, Machine, Now, Reply, Request, RequestId,
+    StartFailure, StopMode, Ticket,
 };
 
 /// How often a sign of life is left, and chores are looked after. It only dates a crash for
@@ -42,7 +44,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(86_400);
 /// Things taken out of the inbox before the clock and the signals are looked at again.
 const INBOX_BATCH: usize = 256;
 /// Names a failure that no write of the machine's waits for; the machine counts from 1.
-const NO_TICKET: Ticket = Ticket(0);
+pub(super) const NO_TICKET: Ticket = Ticket(0);
 
 /// Everything the loop has its hands on.
 #[derive(Debug)]
@@ -58,6 +60,7 @@ pub(super) struct EventLoop {
     pub(super) reloads: tokio_mpsc::Sender<reload::Order>,
     pub(super) shared: Arc<Shared>,
     pub(super) socket: SocketFile,
+    pub(super) queue: Option<QueueWorks>,
     pub(super) log: Log,
     pub(super) own: Own,
 }
@@ -75,6 +78,10 @@ pub(super) struct Own {
     /// Whether definitions were loaded since memory was last given back.
     has_loaded: bool,
     exit: Option<ExitReason>,
+    /// Whether the queue has something against leaving.
+    queue_busy: bool,
+    /// What adopted runs brought before anybody knew whose they are.
+    early: Vec<Step>,
 }
 
 /// Who waits for a reply.
@@ -101,11 +108,66 @@ impl EventLoop {
             if let Some(reason) = self.own.exit.take() {
                 return Ok(reason);
             }
-            let event = self.next_event()?;
-            let now = clock::now();
-            let actions = self.machine.handle(now, event);
-            self.perform(now, actions);
+            if let Some(event) = self.next_event()? {
+                let now = clock::now();
+                let actions = self.machine.handle(now, event);
+                self.perform(now, actions);
+            }
+            self.run_queue();
         }
+    }
+
+    /// Lets the queue go on, and does for it what only the loop can.
+    pub(super) fn run_queue(&mut self) {
+        let Some(queue) = &mut self.queue else { return };
+        queue.set_clock_held(self.machine.is_clock_held());
+        if let Some(mode) = self.machine.stopping() {
+            queue.stop(mode, self.shared.queue.as_ref());
+            if queue.may_leave() && std::mem::take(&mut self.own.queue_busy) {
+                self.machine.set_others_busy(false);
+                let synchronised = kron_exec::clock_is_synchronised();
+                self.own.events.push_back(Event::Tick { synchronised });
+            }
+        }
+        for errand in queue.work(&self.shared.settings()) {
+            match errand {
+                Errand::Launch(start) => {
+                    self.runs.launching_queued(&start);
+                    self.launchers.order_queued(start, self.shared.settings());
+                }
+                Errand::LetGo(run) => {
+                    let steps = self.runs.release(&mut self.poll, &run);
+                    self.walk(steps);
+                }
+                Errand::Abandon(run) => {
+                    let steps = self.runs.abandon(&mut self.poll, &run);
+                    self.walk(steps);
+                }
+                Errand::End(run, urgency) => self.runs.end(&run, urgency),
+                Errand::Acknowledge(run) => {
+                    let steps = self.runs.acknowledge(&mut self.poll, &run);
+                    self.walk(steps);
+                }
+                Errand::Tell(event) => self.own.events.push_back(event),
+            }
+        }
+    }
+
+    /// Goes on with the queue's runs that an earlier daemon began.
+    pub(super) fn resume_queue(&mut self, recovered: Recovered) {
+        for claimed in &recovered.adopted {
+            let steps = self.runs.adopt_queued(&mut self.poll, claimed);
+            self.own.early.extend(steps);
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.resume(recovered);
+            self.own.queue_busy = true;
+            self.machine.set_others_busy(true);
+        }
+        // Only now does the dispatcher know whose these are.
+        let steps = std::mem::take(&mut self.own.early);
+        self.walk(steps);
+        self.run_queue();
     }
 
     /// Lets go of everything but the control socket's file.
@@ -113,27 +175,29 @@ impl EventLoop {
         self.socket
     }
 
-    /// The next thing that has happened, after sleeping until something does.
-    fn next_event(&mut self) -> nix::Result<Event> {
-        loop {
-            if let Some(event) = self.own.events.pop_front() {
-                return Ok(event);
-            }
-            if std::mem::take(&mut self.own.has_loaded) {
-                kron_exec::give_back_memory();
-            }
-            if self.runs.take_unwatched_anew() {
-                self.poll.arm_chores(UNWATCHED_INTERVAL)?;
-            }
-            let now = clock::now();
-            self.poll.arm(now, self.machine.next_wakeup())?;
-            for ready in self.poll.wait()? {
-                self.take(ready)?;
-            }
-            // Looked into whatever woke the loop: a call that was missed costs a minute at most.
-            self.open_inbox();
-            self.show_life();
+    /// The next thing that has happened to the machine, after sleeping until something does.
+    fn next_event(&mut self) -> nix::Result<Option<Event>> {
+        if let Some(event) = self.own.events.pop_front() {
+            return Ok(Some(event));
         }
+        if std::mem::take(&mut self.own.has_loaded) {
+            kron_exec::give_back_memory();
+        }
+        if self.runs.take_unwatched_anew() {
+            self.poll.arm_chores(UNWATCHED_INTERVAL)?;
+        }
+        let now = clock::now();
+        self.poll.arm(now, self.machine.next_wakeup())?;
+        if let Some(queue) = &self.queue {
+            self.poll.arm_queue(queue.sleep())?;
+        }
+        for ready in self.poll.wait()? {
+            self.take(ready)?;
+        }
+        // Looked into whatever woke the loop: a call that was missed costs a minute at most.
+        self.open_inbox();
+        self.show_life();
+        Ok(self.own.events.pop_front())
     }
 
     /// Turns what woke the loop into events.
@@ -142,6 +206,15 @@ impl EventLoop {
             Ready::Wall | Ready::Boot => {
                 let synchronised = kron_exec::clock_is_synchronised();
                 self.own.events.push_back(Event::Tick { synchronised });
+                // The clock may have been set.
+                if let Some(queue) = &mut self.queue {
+                    queue.tick();
+                }
+            }
+            Ready::Queue => {
+                if let Some(queue) = &mut self.queue {
+                    queue.tick();
+                }
             }
             Ready::Chores => self.chores()?,
             Ready::Signals => {
@@ -242,6 +315,17 @@ impl EventLoop {
                 }
                 self.own.events.push_back(Event::Delivered { id, result });
             }
+            Done::HandedOver { run, result } => {
+                self.own.events.push_back(match result {
+                    Ok(to) => Event::HandedOver { run, to },
+                    Err(failure) => Event::LaunchFailed { run, failure },
+                });
+            }
+            Done::Queue(done) => {
+                if let Some(queue) = &mut self.queue {
+                    queue.done(done);
+                }
+            }
             Done::Loaded(new) => self.loaded(*new),
         }
     }
@@ -257,6 +341,22 @@ impl EventLoop {
             ));
         }
         self.shared.store.set_history_max(new.settings.history_entries_max as usize);
+        match new.token {
+            Ok(token) => self.shared.set_token(token),
+            Err(message) => self.log.write(&Entry::new(Level::Error, "token_unchanged").error(
+                Category::Configuration,
+                "read the token",
+                &format!("{message}; the old one stays in force"),
+            )),
+        }
+        match (&mut self.queue, &new.settings.queue) {
+            (Some(queue), Some(settings)) => queue.reconfigure(settings),
+            (None, None) => {}
+            (Some(_), None) | (None, Some(_)) => self.log.write(
+                &Entry::new(Level::Warn, "queue_unchanged")
+                    .with("message", "whether there is a queue changes with the next start"),
+            ),
+        }
         self.shared.set_settings(new.settings);
         let view = ReloadView { job_count: new.jobs.len(), diagnostics: new.diagnostics };
         let request = new.reply.map(|reply| self.wait_for(Waiter::Reload(reply, view)));
@@ -276,6 +376,9 @@ impl EventLoop {
     pub(super) fn perform(&mut self, now: Now, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::Launch(launch) if launch.definition.job.action.is_handed_over() => {
+                    self.hand_over(&launch);
+                }
                 Action::Launch(launch) => {
                     self.runs.launching(&launch);
                     self.launchers.order(launch, self.shared.settings());
@@ -321,6 +424,22 @@ impl EventLoop {
         }
     }
 
+    /// Gives the queue what a job wants done.
+    fn hand_over(&mut self, launch: &Launch) {
+        let result = match &self.queue {
+            Some(queue) => queue.hand_over(launch),
+            None => Err(StartFailure {
+                category: Category::Execution,
+                operation: "enqueue".to_owned(),
+                message: "there is no queue; it begins with the next start".to_owned(),
+            }),
+        };
+        if let Err(failure) = result {
+            let run = launch.run.clone();
+            self.own.events.push_back(Event::LaunchFailed { run, failure });
+        }
+    }
+
     fn acknowledge(&mut self, run: &RunId) {
         if let Some(identity) = self.runs.identity(run) {
             let settings = self.shared.settings();
@@ -347,10 +466,18 @@ impl EventLoop {
     fn walk(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Tell(event) => self.own.events.push_back(event),
+                Step::Tell(event) => self.tell(event),
                 Step::Read(run) => self.sync.order(Order::ReadRun(run)),
                 Step::Remove(run) => self.sync.order(Order::RemoveRun(run)),
             }
+        }
+    }
+
+    /// Tells whoever's run it is about.
+    fn tell(&mut self, event: Event) {
+        match (&mut self.queue, event.run()) {
+            (Some(queue), Some(run)) if queue.owns(run) => queue.run_event(event),
+            _ => self.own.events.push_back(event),
         }
     }
 
@@ -372,6 +499,9 @@ impl EventLoop {
         if self.own.tidied_at.is_none_or(|at| now.boot >= at + TIDY_INTERVAL) {
             self.own.tidied_at = Some(now.boot);
             let _ = self.retention.send(Task::All { settings: self.shared.settings() });
+        }
+        if let (Some(queue), Some(settings)) = (&mut self.queue, &self.shared.settings().queue) {
+            queue.tidy(settings);
         }
         self.poll.arm_chores(CHORES_INTERVAL)
     }

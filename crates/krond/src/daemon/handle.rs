@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::{Asked, Wake};
 use super::logs;
+use super::queue::QueueHandle;
 use super::reload::{Order, Origin};
 use crate::api::EndedRuns;
 use crate::machine::{Reply, Request};
@@ -37,6 +38,10 @@ pub(super) struct Shared {
     /// Fed by the loop, asked by the control API.
     pub(super) ended: EndedRuns,
     pub(super) metrics: Arc<Metrics>,
+    /// The queue, where the configuration has one.
+    pub(super) queue: Option<QueueHandle>,
+    /// What somebody on the network must bear to be trusted.
+    pub(super) token: RwLock<Option<Arc<str>>>,
 }
 
 /// The daemon is leaving and answers nobody any more.
@@ -137,6 +142,16 @@ impl Handle {
         &self.shared.metrics
     }
 
+    /// The token by which somebody on the network is known, if there is one.
+    pub(crate) fn token(&self) -> Option<Arc<str>> {
+        self.shared.token.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The queue, if the daemon has one.
+    pub(crate) fn queue(&self) -> Option<&QueueHandle> {
+        self.shared.queue.as_ref()
+    }
+
     /// The state directory.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
@@ -154,6 +169,10 @@ impl Shared {
     pub(super) fn settings(&self) -> Arc<DaemonSettings> {
         // A reader cannot leave the settings half changed, so a poisoned lock means nothing.
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_token(&self, token: Option<Arc<str>>) {
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     pub(super) fn set_settings(&self, settings: DaemonSettings) {

@@ -18,6 +18,7 @@ use nix::unistd::Gid;
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
 use super::handle::{ReloadFailure, ReloadView};
+use super::queue::QueueDone;
 use super::socket::SocketError;
 use crate::machine::{Reply, Request, StartFailure, Ticket};
 
@@ -42,6 +43,10 @@ pub(super) enum Done {
     RunRead { run: RunId, result: Result<RunRead, String> },
     /// A hook was told, or could not be.
     Told { id: DeliveryId, result: Result<(), String> },
+    /// What a job wants done is in the queue, or could not be put there.
+    HandedOver { run: RunId, result: Result<String, StartFailure> },
+    /// Something of the queue's.
+    Queue(QueueDone),
     /// Definitions were read and are sound.
     Loaded(Box<NewDefinitions>),
 }
@@ -63,6 +68,8 @@ pub(super) struct NewDefinitions {
     pub(super) settings: DaemonSettings,
     /// The number of the group that may look, looked up where that may take a while.
     pub(super) socket_group: Result<Option<Gid>, SocketError>,
+    /// What somebody on the network must bear to be trusted, or why that could not be read.
+    pub(super) token: Result<Option<Arc<str>>, String>,
     /// Doubts about them, for whoever asked.
     pub(super) diagnostics: String,
     pub(super) reply: Option<oneshot::Sender<Result<ReloadView, ReloadFailure>>>,

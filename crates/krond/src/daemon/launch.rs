@@ -25,24 +25,26 @@ use super::logs;
 use super::worker;
 use crate::log::told;
 use crate::machine::{Launch, StartFailure};
+use crate::queue::dispatcher::Start;
+use crate::queue::{self, artifacts};
 
 /// Threads that start supervisors. Each mostly waits for the kernel.
 const THREADS: usize = 4;
 
 /// What all plans of a daemon have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     /// The state directory, absolute.
-    pub(super) state_dir: PathBuf,
+    pub(crate) state_dir: PathBuf,
     /// The directory of all logs.
     pub(super) logs: Arc<RealDirectory>,
     /// How supervisors are started.
     pub(super) launcher: Launcher,
     /// How many files commands may have open unless told otherwise: what the daemon had before it
     /// raised its own limit, soft and hard.
-    pub(super) open_files: (Option<u64>, Option<u64>),
+    pub(crate) open_files: (Option<u64>, Option<u64>),
     /// How the daemon's log is written, which supervisors share.
-    pub(super) log_format: LogFormat,
+    pub(crate) log_format: LogFormat,
     /// Held while a child is started whose number the loop does not know.
     pub(super) nursery: Nursery,
 }
@@ -73,12 +75,21 @@ pub(super) fn launcher(program: Option<&Path>) -> io::Result<Launcher> {
 /// The threads' queue. Dropping it ends them when it is empty.
 #[derive(Debug)]
 pub(super) struct Launchers {
-    sender: mpsc::Sender<(Launch, Arc<DaemonSettings>)>,
+    sender: mpsc::Sender<(Order, Arc<DaemonSettings>)>,
+}
+
+/// What is to be started.
+#[derive(Debug)]
+enum Order {
+    /// A job of the scheduler's.
+    Job(Launch),
+    /// A job of the queue's.
+    Queued(Box<Start>),
 }
 
 impl Launchers {
     pub(super) fn start(host: Host, results: &Results) -> io::Result<Launchers> {
-        let (sender, receiver) = mpsc::channel::<(Launch, Arc<DaemonSettings>)>();
+        let (sender, receiver) = mpsc::channel::<(Order, Arc<DaemonSettings>)>();
         let receiver = Arc::new(Mutex::new(receiver));
         let host = Arc::new(host);
         for number in 1..=THREADS {
@@ -87,9 +98,18 @@ impl Launchers {
             worker::spawn(name, move || {
                 loop {
                     let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((launch, settings)) = next else { return };
-                    let result = start(&launch, &settings, &host);
-                    results.send(Done::Launched { run: launch.run, result });
+                    let Ok((order, settings)) = next else { return };
+                    let (run, result) = match order {
+                        Order::Job(launch) => {
+                            let result = start(&launch, &settings, &host);
+                            (launch.run, result)
+                        }
+                        Order::Queued(queued) => {
+                            let result = start_queued(&queued, &settings, &host);
+                            (queued.run, result)
+                        }
+                    };
+                    results.send(Done::Launched { run, result });
                 }
             })?;
         }
@@ -98,8 +118,30 @@ impl Launchers {
 
     pub(super) fn order(&self, launch: Launch, settings: Arc<DaemonSettings>) {
         // The threads live as long as this sender does.
-        let _ = self.sender.send((launch, settings));
+        let _ = self.sender.send((Order::Job(launch), settings));
     }
+
+    /// Starts a job of the queue's.
+    pub(super) fn order_queued(&self, start: Box<Start>, settings: Arc<DaemonSettings>) {
+        let _ = self.sender.send((Order::Queued(start), settings));
+    }
+}
+
+fn start_queued(
+    start: &Start,
+    settings: &DaemonSettings,
+    host: &Host,
+) -> Result<Supervisor, StartFailure> {
+    let execution = &start.handler.execution;
+    let account = find_account(execution.user.as_deref(), execution.group.as_deref())
+        .map_err(|error| failure(account_category(&error), "look up user", told(&error)))?;
+    let owner = account.to_assume().map(|credentials| (credentials.uid, credentials.gid));
+    let artifacts = artifacts::prepare(&host.state_dir, start.claimed.run.run_id, owner)
+        .map_err(|error| failure(Category::System, "prepare artifacts", told(&error)))?;
+    let plan = queue::plan::plan(start, settings, host, &account, &artifacts);
+    host.launcher
+        .launch(&plan)
+        .map_err(|error| failure(launch_category(&error), "launch", told(&error)))
 }
 
 fn start(
@@ -212,7 +254,7 @@ fn plan(launch: &Launch, settings: &DaemonSettings, host: &Host, account: &Accou
     }
 }
 
-fn duration(seconds: Seconds) -> Duration {
+pub(crate) fn duration(seconds: Seconds) -> Duration {
     Duration::from_secs(seconds.get())
 }
 
@@ -239,7 +281,7 @@ fn environment(
 
 /// Where the command starts: where its job says, or at home as with cron, or at the root when
 /// there is no home to go to.
-fn working_directory(wanted: Option<&str>, home: &str) -> PathBuf {
+pub(crate) fn working_directory(wanted: Option<&str>, home: &str) -> PathBuf {
     match wanted {
         Some(cwd) => PathBuf::from(cwd),
         None if Path::new(home).is_absolute() && Path::new(home).is_dir() => PathBuf::from(home),
@@ -247,7 +289,7 @@ fn working_directory(wanted: Option<&str>, home: &str) -> PathBuf {
     }
 }
 
-pub(super) fn limits(
+pub(crate) fn limits(
     wanted: &[ConfigLimit],
     (soft, hard): (Option<u64>, Option<u64>),
 ) -> Vec<Limit> {

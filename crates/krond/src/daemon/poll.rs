@@ -34,7 +34,8 @@ const BOOT: u64 = 1;
 const CHORES: u64 = 2;
 const SIGNALLED: u64 = 3;
 const INBOX: u64 = 4;
-const FIRST_RUN: u64 = 5;
+const QUEUE: u64 = 5;
+const FIRST_RUN: u64 = 6;
 
 /// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(super) enum Ready {
     Boot,
     /// It is time for chores.
     Chores,
+    /// The queue wants to be woken.
+    Queue,
     /// There are signals.
     Signals,
     /// Another thread has something.
@@ -64,6 +67,7 @@ pub(super) struct Poll {
     wall: TimerFd,
     boot: TimerFd,
     chores: TimerFd,
+    queue: TimerFd,
     signals: SignalFd,
     /// What the timers are armed for; `None` when that must be done anew.
     armed_wall: Option<Option<UtcSecond>>,
@@ -85,6 +89,7 @@ impl Poll {
         let wall = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
         let boot = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         let chores = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
+        let queue = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         let signals = SignalFd::with_flags(
             &SIGNALS.into_iter().collect(),
             SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
@@ -93,6 +98,7 @@ impl Poll {
         epoll.add(&wall, readable(WALL))?;
         epoll.add(&boot, readable(BOOT))?;
         epoll.add(&chores, readable(CHORES))?;
+        epoll.add(&queue, readable(QUEUE))?;
         epoll.add(&signals, readable(SIGNALLED))?;
         epoll.add(wake, readable(INBOX))?;
         Ok(Poll {
@@ -100,6 +106,7 @@ impl Poll {
             wall,
             boot,
             chores,
+            queue,
             signals,
             armed_wall: None,
             armed_boot: None,
@@ -149,6 +156,11 @@ impl Poll {
         relative(&self.chores, after)
     }
 
+    /// Arms the timer of the queue.
+    pub(super) fn arm_queue(&self, after: Duration) -> nix::Result<()> {
+        relative(&self.queue, after)
+    }
+
     /// Sleeps until something happens.
     pub(super) fn wait(&mut self) -> nix::Result<Vec<Ready>> {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
@@ -173,6 +185,10 @@ impl Poll {
                 CHORES => {
                     let _ = self.chores.wait();
                     Ready::Chores
+                }
+                QUEUE => {
+                    let _ = self.queue.wait();
+                    Ready::Queue
                 }
                 SIGNALLED => Ready::Signals,
                 INBOX => Ready::Inbox,

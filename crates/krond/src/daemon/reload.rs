@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::definitions::{self, DefinitionsError, Sources};
 use super::handle::{ReloadFailure, ReloadView};
 use super::inbox::{Done, NewDefinitions, Results};
-use super::{socket, worker};
+use super::{socket, start, worker};
 use crate::log::Log;
 use crate::machine::{Entry, Level};
 
@@ -58,6 +58,7 @@ fn serve(sources: &Sources, order: Order, results: &Results, log: Log) {
             definitions::show(log, &found.diagnostics, false);
             results.send(Done::Loaded(Box::new(NewDefinitions {
                 jobs: found.jobs,
+                token: start::token(&found.settings).map_err(|error| error.to_string()),
                 socket_group: socket::group_number(&found.settings.socket_group),
                 settings: found.settings,
                 diagnostics: definitions::rendered(&found.diagnostics, false),

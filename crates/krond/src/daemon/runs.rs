@@ -15,6 +15,7 @@ use std::sync::{Arc, PoisonError};
 
 use kron_core::{Category, UtcSecond};
 use kron_exec::{Held, Message, Signal, Supervisor};
+use kron_queue::ClaimedRun;
 use kron_state::{ActiveState, ExitStatus, PeriodRef, Process, RunId, RunRead, RunRecord};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
@@ -26,6 +27,8 @@ use super::sync_queue::RunOf;
 use crate::log::Log;
 use crate::machine::{Entry, Event, Launch, Report, StartFailure, Urgency};
 use crate::metrics::Metrics;
+use crate::queue::dispatcher::Start;
+use crate::queue::{plan as queue_plan, recovery, supervised};
 
 /// All runs that this daemon knows of.
 #[derive(Debug)]
@@ -176,6 +179,28 @@ impl Runs {
         let link = Link::Launching(Wanted::Yes);
         let live = self.insert(launch.run.clone(), identity, launch.period.clone(), link);
         live.chosen = launch.decision.as_ref().map(|_| launch.chosen);
+    }
+
+    /// A supervisor is being started for a job of the queue's.
+    pub(super) fn launching_queued(&mut self, start: &Start) {
+        self.launching_count += 1;
+        let (identity, period) = queued(&start.claimed);
+        self.insert(start.run.clone(), identity, period, Link::Launching(Wanted::Yes));
+    }
+
+    /// A job of the queue's that an earlier daemon started.
+    pub(super) fn adopt_queued(&mut self, poll: &mut Poll, claimed: &ClaimedRun) -> Vec<Step> {
+        let (identity, period) = queued(claimed);
+        let run = supervised(claimed.run.run_id);
+        let live = self.insert(run.clone(), identity, period, Link::Over);
+        if let Some(process) = &claimed.run.process {
+            live.boot_id.clone_from(&process.boot_id);
+            live.supervisor = recovery::local(process);
+        }
+        live.command = claimed.run.command.as_ref().and_then(recovery::local);
+        live.executed = true;
+        live.leaves_record = true;
+        self.watch_processes(poll, &run, Then::Report)
     }
 
     fn insert(
@@ -681,6 +706,12 @@ impl Runs {
             }
         }
     }
+}
+
+/// What a run of the queue's is called among the scheduler's.
+fn queued(claimed: &ClaimedRun) -> (Arc<str>, PeriodRef) {
+    let identity = queue_plan::identity(&claimed.job.job_type).into();
+    (identity, PeriodRef::Manual(claimed.job.job_id.to_string().into()))
 }
 
 fn exited() -> WaitPidFlag {

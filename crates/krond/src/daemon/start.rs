@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use kron_config::{DaemonSettings, QueueSettings};
 use kron_core::{Category, UtcSecond};
+use kron_queue::{JobRun, ProcessIdentity, Queue};
 use kron_state::{
     Epoch, EpochEvent, KnownRead, Lock, LockError, RealDirectory, RunId, Scan, Store, StoreError,
 };
@@ -26,6 +28,7 @@ use super::inbox::Inbox;
 use super::launch::{self, Host, Launchers};
 use super::logs::{self, ActiveRuns};
 use super::poll::Poll;
+use super::queue::QueueWorks;
 use super::runs::Runs;
 use super::socket::{self, Admission, SocketError, SocketFile};
 use super::sync::SyncPool;
@@ -37,6 +40,9 @@ use crate::log::{Log, told};
 use crate::machine::{Boot, Entry, Level, Machine, Preparation, Recorded};
 use crate::metrics::Metrics;
 use crate::options::RunOptions;
+use crate::queue::recovery;
+use crate::queue::time::Believed;
+use crate::web;
 
 /// How many runs stand at their gates ahead of a burst at most.
 const READY_MAX: usize = 1_000;
@@ -45,6 +51,8 @@ const READY_BYTES: u64 = 512 * 1024;
 /// They may take one part in so many of the machine's memory.
 const READY_SHARE: u64 = 16;
 
+/// Bytes that a token has at least.
+const TOKEN_BYTES_MIN: usize = 16;
 /// How long a lock is waited for, so that a restart need not wait for its predecessor's end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Files that the daemon makes are its own: nobody else reads them unless they are told so.
@@ -69,6 +77,12 @@ pub(super) enum StartError {
     Definitions(#[from] DefinitionsError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Queue(#[from] kron_queue::StoreError),
+    #[error("cannot put the queue in order")]
+    Recovery(#[source] kron_queue::RunError),
+    #[error("{0}")]
+    Token(String),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot start supervisors from `{}`", .path.display())]
@@ -83,7 +97,9 @@ impl StartError {
             StartError::Lock(error) => error.category(),
             StartError::Store(error) => error.category(),
             StartError::Definitions(error) => error.category(),
-            StartError::Supervisor { .. } => Category::Validation,
+            StartError::Queue(error) => error.category(),
+            StartError::Recovery(_) => Category::Persistence,
+            StartError::Supervisor { .. } | StartError::Token(_) => Category::Validation,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 Category::System
             }
@@ -95,7 +111,10 @@ impl StartError {
             StartError::Lock(_) => "lock the state directory",
             StartError::Store(_) => "read state",
             StartError::Definitions(_) => "load definitions",
+            StartError::Queue(_) => "open the queue",
+            StartError::Recovery(_) => "recover the queue",
             StartError::Socket(_) => "make the control socket",
+            StartError::Token(_) => "read the token",
             StartError::Listen { .. } => "listen",
             StartError::Supervisor { .. } => "open the supervisor's program",
             StartError::System { operation, .. } => operation,
@@ -111,6 +130,9 @@ impl StartError {
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
             StartError::Socket(error) => error.hint().map(str::to_owned),
             StartError::Definitions(_)
+            | StartError::Queue(_)
+            | StartError::Recovery(_)
+            | StartError::Token(_)
             | StartError::Listen { .. }
             | StartError::Supervisor { .. }
             | StartError::System { .. } => None,
@@ -130,7 +152,12 @@ impl StartError {
                 Category::System => EXIT_SYSTEM,
                 _ => EXIT_CONFIGURATION,
             },
-            StartError::Supervisor { .. } => EXIT_CONFIGURATION,
+            StartError::Queue(error) => match error.category() {
+                Category::System => EXIT_SYSTEM,
+                _ => EXIT_STATE,
+            },
+            StartError::Recovery(_) => EXIT_STATE,
+            StartError::Supervisor { .. } | StartError::Token(_) => EXIT_CONFIGURATION,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 EXIT_SYSTEM
             }
@@ -165,13 +192,26 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let directory = RealDirectory::open(&state_dir)?;
     let logs = Arc::new(logs::open(&directory)?);
     let store = Arc::new(Store::open(directory, found.settings.history_entries_max as usize)?);
-    let past = Past::read(&store, log)?;
+    let mut past = Past::read(&store, log)?;
+    let opened = found.settings.queue.as_ref();
+    let opened = opened.map(|settings| OpenedQueue::open(&state_dir, settings)).transpose()?;
+    let holds_records = match &opened {
+        Some(opened) => Some(opened.runs.clone()),
+        None => resting_runs(&state_dir, log),
+    };
+    let of_queue = |runs: &[JobRun], run: &RunId| {
+        runs.iter().any(|open| crate::queue::supervised(open.run_id) == *run)
+    };
+    past.stale_runs.retain(|run| holds_records.as_ref().is_some_and(|runs| !of_queue(runs, run)));
 
     let socket_path = options.socket.clone().unwrap_or_else(|| api::socket_path(&state_dir));
     let (listener, socket) = socket::bind(&socket_path)?;
     admit(&socket, &found.settings.socket_group, log)?;
 
-    let readers = options.listen.map(|address| listen(address, log)).transpose()?;
+    let token = token(&found.settings)?;
+    let address = options.listen.or(found.settings.api.listen);
+    let readers =
+        address.map(|address| listen(address, Knows::of(token.as_ref()), log)).transpose()?;
     let (inbox, results, requests) = Inbox::new().map_err(system("make a descriptor"))?;
     let poll = Poll::new(&inbox.wake).map_err(system("make a descriptor"))?;
     let thread = system("start a thread");
@@ -193,7 +233,28 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     let hooks = Hooks::new(host, found.settings.path.clone(), results.clone());
     let retention =
         logs::start_retention(state_dir.clone(), active.clone(), log).map_err(&thread)?;
-    let reloads = reload::start(sources.clone(), results, log).map_err(&thread)?;
+    let reloads = reload::start(sources.clone(), results.clone(), log).map_err(&thread)?;
+    let (queue, recovered, queue_handle) = match opened {
+        None => (None, None, None),
+        Some(opened) => {
+            let settings = found.settings.queue.clone().unwrap_or_default();
+            let owner = own_process(&boot_id)?;
+            let clock = Arc::new(Believed::new());
+            let (works, handle) = QueueWorks::new(
+                opened.queue.clone(),
+                &settings,
+                owner,
+                results,
+                state_dir.clone(),
+                clock.clone(),
+                log,
+            );
+            // After whoever counts is there.
+            let recovered = recovery::recover(&opened.queue, &opened.runs, &store, clock.now())
+                .map_err(StartError::Recovery)?;
+            (Some(works), Some(recovered), Some(handle))
+        }
+    };
     let shared = Arc::new(Shared {
         requests,
         wake: inbox.wake.clone(),
@@ -203,6 +264,8 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         settings: RwLock::new(Arc::new(found.settings.clone())),
         state_dir,
         metrics: metrics.clone(),
+        queue: queue_handle,
+        token: RwLock::new(token),
     });
     let control = ControlServer::start(Handle::new(shared.clone()), listener, readers, log)
         .map_err(&thread)?;
@@ -238,6 +301,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         reloads,
         shared,
         socket,
+        queue,
         log,
         own: Own::alive_since(now.boot),
     };
@@ -245,11 +309,60 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     for run in past.stale_runs {
         event_loop.sync.order(Order::RemoveRun(RunOf { run, of: None }));
     }
+    if let Some(recovered) = recovered {
+        event_loop.resume_queue(recovered);
+    }
     event_loop.chores().map_err(system("arm a timer"))?;
     // Reading the definitions and the past took more than they take now.
     kron_exec::give_back_memory();
     tell_ready(&socket_path, log);
     Ok(Started { event_loop, control, lock })
+}
+
+/// The queue's database, and what had not ended when it was last closed.
+struct OpenedQueue {
+    queue: Queue,
+    runs: Vec<JobRun>,
+}
+
+impl OpenedQueue {
+    fn open(state_dir: &Path, settings: &QueueSettings) -> Result<OpenedQueue, StartError> {
+        let path = state_dir.join(crate::queue::DATABASE);
+        let queue = Queue::open(&path, crate::queue::rules(settings))?;
+        let runs = queue.open_runs()?;
+        Ok(OpenedQueue { queue, runs })
+    }
+}
+
+/// Runs of a queue that rests, because the configuration has none now: what their supervisors left
+/// is kept until it is back. Nothing when that cannot be told; then everything is kept.
+fn resting_runs(state_dir: &Path, log: Log) -> Option<Vec<JobRun>> {
+    let path = state_dir.join(crate::queue::DATABASE);
+    if !path.exists() {
+        return Some(Vec::new());
+    }
+    let runs = Queue::open(&path, kron_queue::Rules::default()).and_then(|queue| queue.open_runs());
+    match runs {
+        Ok(runs) => Some(runs),
+        Err(error) => {
+            log.write(&Entry::new(Level::Warn, "queue_unreadable").error(
+                error.category(),
+                "look into the queue",
+                &told(&error),
+            ));
+            None
+        }
+    }
+}
+
+/// This very process.
+fn own_process(boot_id: &str) -> Result<ProcessIdentity, StartError> {
+    let own = kron_exec::own_process().map_err(system("read this process's start time"))?;
+    Ok(ProcessIdentity {
+        boot_id: boot_id.to_owned(),
+        pid: i64::from(own.pid),
+        start_ticks: i64::try_from(own.start_ticks).unwrap_or(i64::MAX),
+    })
 }
 
 /// When runs are brought to their gates ahead: as many as this machine's memory takes lightly.
@@ -261,15 +374,47 @@ fn preparation(burst: u16) -> Option<Preparation> {
     (burst > 0).then_some(Preparation { burst_min: usize::from(burst), runs_max })
 }
 
-/// Listens for those who may only look.
-fn listen(address: SocketAddr, log: Log) -> Result<TcpListener, StartError> {
+/// Whom the API trusts on a network.
+#[derive(Clone, Copy)]
+enum Knows {
+    Token,
+    Nobody,
+}
+
+impl Knows {
+    fn of(token: Option<&Arc<str>>) -> Knows {
+        token.map_or(Knows::Nobody, |_| Knows::Token)
+    }
+}
+
+/// What somebody on the network must bear to be trusted.
+pub(super) fn token(settings: &DaemonSettings) -> Result<Option<Arc<str>>, StartError> {
+    let Some(path) = &settings.api.token_file else { return Ok(None) };
+    let token = web::secret(path).map_err(StartError::Token)?;
+    if token.len() < TOKEN_BYTES_MIN {
+        let message = format!("the token in `{path}` has less than {TOKEN_BYTES_MIN} bytes");
+        return Err(StartError::Token(message));
+    }
+    Ok(Some(token.into()))
+}
+
+/// Listens for whoever comes over a network.
+fn listen(address: SocketAddr, knows_token: Knows, log: Log) -> Result<TcpListener, StartError> {
     let listener =
         TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })?;
     let mut entry = Entry::new(Level::Info, "listening");
     if !address.ip().is_loopback() {
         entry = Entry::new(Level::Warn, "listening").with(
             "message",
-            "whoever reaches this address can read what jobs do, though not change it",
+            match knows_token {
+                Knows::Token => {
+                    "whoever reaches this address can read what jobs do, and who bears \
+                    the token can do everything, in plain text"
+                }
+                Knows::Nobody => {
+                    "whoever reaches this address can read what jobs do, though not change it"
+                }
+            },
         );
     }
     let address = listener.local_addr().unwrap_or(address);

@@ -276,6 +276,7 @@ impl Shared {
 fn period_of(change: &Change) -> Option<PeriodRef> {
     match change {
         Change::Arm(active) => Some(active.period.clone()),
+        Change::HandOver { period, .. } => Some(period.clone()),
         Change::Handle { nominal, .. } => Some(PeriodRef::Period(*nominal)),
         Change::Owe(nominal) => Some(PeriodRef::Period(*nominal)),
         Change::Notify(delivery) => Some(delivery.entry.period.clone()),

@@ -14,7 +14,7 @@ use super::event::{Entry, Level, Now, RequestId};
 use super::{Action, Machine, Refusal, Reply, Timer};
 
 /// A leap ahead of this many seconds is not believed at once.
-const LEAP_S: i64 = 24 * 60 * 60;
+pub(crate) const LEAP_S: i64 = 24 * 60 * 60;
 /// A difference of this many seconds is a step; less is rounding.
 const STEP_S: i64 = 2;
 /// How long a leap must hold.

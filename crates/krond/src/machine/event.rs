@@ -194,6 +194,13 @@ pub enum Event {
         /// Why.
         failure: StartFailure,
     },
+    /// What was to be done was handed over, and is kept.
+    HandedOver {
+        /// The run.
+        run: RunId,
+        /// To whom, as in “enqueued as …”.
+        to: String,
+    },
     /// Supervisor and command are both gone, or the supervisor has reported the end and waits.
     Ended {
         /// The run.
@@ -225,6 +232,22 @@ pub enum Event {
     },
     /// The daemon is asked to stop by a signal.
     Stop(StopMode),
+}
+
+impl Event {
+    /// The run it is about, if it is about one.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Event::Armed { run, .. }
+            | Event::LaunchFailed { run, .. }
+            | Event::Executing { run }
+            | Event::ExecFailed { run, .. }
+            | Event::HandedOver { run, .. }
+            | Event::Ended { run, .. } => Some(run),
+            _ => None,
+        }
+    }
 }
 
 /// What is known about the end of a run.

@@ -34,7 +34,9 @@ pub(super) struct Underway {
 /// What a run that ended so is told as.
 pub(super) fn event_of(ending: Ending, status: Option<ExitStatus>) -> HookEvent {
     match (ending, status) {
-        (Ending::Exited, Some(ExitStatus::ExitCode(0))) => HookEvent::Succeeded,
+        (Ending::Exited, Some(ExitStatus::ExitCode(0))) | (Ending::HandedOver, _) => {
+            HookEvent::Succeeded
+        }
         (Ending::Exited | Ending::Signalled, _) => HookEvent::Failed,
         (Ending::TimedOut, _) => HookEvent::TimedOut,
         (Ending::Replaced, _) => HookEvent::Replaced,
@@ -47,6 +49,7 @@ pub(super) fn event_of(ending: Ending, status: Option<ExitStatus>) -> HookEvent 
 pub(crate) fn told_as(change: &Change) -> Option<(HookEvent, u64)> {
     match change {
         Change::Finish { ending, status, .. } => Some((event_of(*ending, *status), 1)),
+        Change::HandOver { .. } => Some((HookEvent::Succeeded, 1)),
         Change::Handle { outcome, stretch, .. } => {
             Some((event_of_outcome(*outcome), stretch.map_or(1, |(_, count)| count)))
         }

@@ -289,6 +289,54 @@ impl Machine {
         }
     }
 
+    /// What was to be done is kept by somebody else: its period is handled, and nothing is active.
+    pub(super) fn handed_over(&mut self, now: Now, id: &RunId, to: String) {
+        let Some(run) = self.runs.get(id) else { return };
+        if run.stage != Stage::Launching {
+            return;
+        }
+        let Some(run) = self.take_run(id) else { return };
+        let index = run.job;
+        self.mark_executed(index, &run.period, Some(now.wall));
+        let at = now.wall;
+        let entry = kron_state::handed_over(id, &run.period, run.chosen, &to, at);
+        let mut changes = vec![Change::HandOver {
+            run: id.clone(),
+            period: run.period.clone(),
+            chosen: run.chosen,
+            reason: to.clone(),
+            at,
+        }];
+        changes.extend(self.notify(now, index, event_of(Ending::HandedOver, None), &entry));
+        self.commit(index, changes, Rank::Finish, Pending::Recorded);
+        let job = &mut self.jobs[index.at()];
+        job.recent.push(kron_state::RecentEvent::of_run(Ending::HandedOver, None));
+        job.tell_last(Last {
+            period: run.period.clone(),
+            outcome: Outcome::Executed,
+            reason: Some(to.as_str().into()),
+            ending: Some(Ending::HandedOver),
+            status: None,
+            started_at: Some(at),
+            completed_at: Some(at),
+        });
+        let identity = job.identity.clone();
+        self.log(
+            Entry::new(Level::Info, "handed_over")
+                .of(&identity)
+                .period(&run.period)
+                .shown("run_id", id)
+                .with("to", to)
+                .with("late_s", at.since(run.chosen)),
+        );
+        if let Some(to) = run.request {
+            let reply = Reply::Started { run: id.clone(), period: run.period };
+            self.push(Action::Reply { to, reply });
+        }
+        self.evaluate(now, index);
+        self.forget_if_removed(index);
+    }
+
     fn mark_executed(
         &mut self,
         index: JobIndex,

@@ -134,6 +134,10 @@ impl Machine {
         let (Some(definition), Some(policy)) = (job.definition.clone(), job.policy()) else {
             return;
         };
+        // What is handed over has no gate: it would be there before its time.
+        if definition.job.action.is_handed_over() {
+            return;
+        }
         // What is not going to start, or not at once, is not worth its processes.
         let blocked = policy.concurrency != Concurrency::Allow && !job.runs.is_empty();
         if policy.suspend || blocked || job.failing.is_some() {

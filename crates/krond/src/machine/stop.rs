@@ -57,7 +57,7 @@ impl Machine {
     /// Leaves when nothing is on its way any more.
     pub(super) fn leave_if_done(&mut self) {
         let Some(mode) = self.stopping else { return };
-        if self.left || !self.pending.is_empty() {
+        if self.left || self.others_busy || !self.pending.is_empty() {
             return;
         }
         let may_leave = match mode {

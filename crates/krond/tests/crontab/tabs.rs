@@ -85,7 +85,7 @@ impl Tabs {
     /// way of old, in which it ends when the connection does.
     pub(crate) fn identities(&self) -> Vec<String> {
         let mut stream = UnixStream::connect(self.world.state_dir().join("krond.sock")).unwrap();
-        stream.write_all(b"GET /api/v1/jobs HTTP/1.0\r\n\r\n").unwrap();
+        stream.write_all(b"GET /api/v1/scheduler/jobs HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -102,7 +102,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 /// The path of a job in the API.
 pub(crate) fn path_of(identity: &str, what: &str) -> String {
     let encoded = identity.replace('/', "%2F").replace('#', "%23");
-    format!("/api/v1/jobs/{encoded}{what}")
+    format!("/api/v1/scheduler/jobs/{encoded}{what}")
 }
 
 /// The identity of an entry, from what is written in the file.

@@ -190,6 +190,7 @@ impl World {
 impl Drop for World {
     /// Ends the runs that a test left behind.
     fn drop(&mut self) {
+        end_commands_of(self.dir.path());
         let Ok(entries) = fs::read_dir(self.state_dir()) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let document = read(&path).and_then(|text| serde_json::from_str::<Value>(&text).ok());
@@ -202,6 +203,19 @@ impl Drop for World {
                     let _ = kill(Pid::from_raw(pid as i32), Signal::SIGQUIT);
                 }
             }
+        }
+    }
+}
+
+/// Ends the runs of jobs in the queue, whose commands all name the directory of their test.
+fn end_commands_of(directory: &Path) {
+    let Ok(entries) = fs::read_dir("/proc") else { return };
+    let name = directory.to_str().unwrap_or_default();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for pid in pids.filter(|pid| *pid != std::process::id() as i32) {
+        let words = read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+        if words.contains(name) && !words.contains("krond") {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 }

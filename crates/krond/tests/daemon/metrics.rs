@@ -35,8 +35,11 @@ fn listening(world: &World) -> (Krond, String) {
 
 fn ask(address: &str, method: &str, path: &str, host: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")
-        .unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -87,7 +90,7 @@ fn metrics_count_what_happens_and_say_what_is_next() {
     let feed: Value = serde_json::from_str(&feed).unwrap();
     let yearly = feed["jobs"].as_array().unwrap().iter().find(|job| job["identity"] == "yearly");
     let yearly = yearly.unwrap();
-    let decision = &world.ask("GET", "/api/v1/jobs/yearly", "").1["next"];
+    let decision = &world.ask("GET", "/api/v1/scheduler/jobs/yearly", "").1["next"];
     assert_eq!(yearly["chosen_time"], decision["chosen_time"]);
     assert_eq!(yearly["grace_seconds"], 3_600);
     krond.signal(Signal::SIGTERM);
@@ -99,7 +102,7 @@ fn over_the_network_nothing_is_changed_and_no_page_reads_along() {
     let world = World::new(JOBS);
     let (krond, address) = listening(&world);
     assert_eq!(ask(&address, "GET", "/api/v1/status", &address).0, 200);
-    for path in ["/api/v1/jobs/yearly/run", "/api/v1/stop", "/api/v1/reload"] {
+    for path in ["/api/v1/scheduler/jobs/yearly/run", "/api/v1/stop", "/api/v1/reload"] {
         assert_eq!(ask(&address, "POST", path, &address).0, 403, "{path}");
     }
     assert_eq!(ask(&address, "GET", "/api/v1/status", "evil.example.org").0, 403);
@@ -132,6 +135,6 @@ fn a_period_that_does_not_begin_is_seen_to_be_overdue() {
     krond.wait_for("start_failed");
     let (_, feed) = world.ask("GET", "/api/v1/expected", "");
     assert_eq!(feed["jobs"][0]["period_id"], nominal.as_str(), "{feed}");
-    let (_, job) = world.ask("GET", "/api/v1/jobs/late", "");
+    let (_, job) = world.ask("GET", "/api/v1/scheduler/jobs/late", "");
     assert_ne!(job["next"]["period_id"], nominal.as_str(), "{job}");
 }

@@ -219,7 +219,8 @@ fn a_run_by_hand_is_told_that_it_has_no_period() {
          command = \"env > {{dir}}/env\"\nshell = true\n"
     ));
     let mut krond = world.start();
-    let (status, answer) = world.ask("POST", "/api/v1/jobs/rare/run", r#"{"force":false}"#);
+    let (status, answer) =
+        world.ask("POST", "/api/v1/scheduler/jobs/rare/run", r#"{"force":false}"#);
     assert!((200..300).contains(&status), "{status} {answer}");
     let finished = krond.wait_for("finished");
     let period = finished["period_id"].as_str().unwrap();

@@ -71,7 +71,8 @@ fn strangers(socket: PathBuf, count: usize, path: String) -> Vec<UnixStream> {
         set_thread_res_uid(uid, uid, uid).unwrap();
         let connect = |_| {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: krond\r\n\r\n").unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: krond\r\nConnection: close\r\n\r\n")
+                .unwrap();
             stream
         };
         (0..count).map(connect).collect()
@@ -82,7 +83,11 @@ fn strangers(socket: PathBuf, count: usize, path: String) -> Vec<UnixStream> {
 fn ask_as_root(socket: &Path, method: &str, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(ROOTS_PATIENCE)).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: krond\r\nContent-Length: 0\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: krond\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("root is answered");
     answer
@@ -109,11 +114,13 @@ fn whoever_may_only_look_cannot_lock_out_who_may_change() {
     let socket = elsewhere(&world, "open/krond.sock");
     fs::set_permissions(elsewhere(&world, ""), fs::Permissions::from_mode(0o755)).unwrap();
     let mut krond = start_at(&world, &socket);
-    assert!(ask_as_root(&socket, "POST", "/api/v1/jobs/loud/run").starts_with("HTTP/1.1 200"));
+    assert!(
+        ask_as_root(&socket, "POST", "/api/v1/scheduler/jobs/loud/run").starts_with("HTTP/1.1 200")
+    );
     krond.wait_for("finished");
 
     // More than are served at once, each with an answer that is longer than a socket holds.
-    let log = "/api/v1/jobs/loud/runs/latest/log";
+    let log = "/api/v1/scheduler/jobs/loud/runs/latest/log";
     let mut greedy = strangers(socket.clone(), 160, log.to_owned());
     for _ in 0..3 {
         let answer = ask_as_root(&socket, "GET", "/api/v1/status");

@@ -100,7 +100,7 @@ fn a_reload_of_a_file_that_everybody_may_write_changes_nothing() {
     assert_eq!(krond.wait_for("reload_failed")["error_type"], "ConfigurationError");
     let (status, answer) = world.ask("POST", "/api/v1/reload", "");
     assert_eq!(status, 422, "{answer}");
-    let details = answer["error"]["details"].as_str().unwrap();
+    let details = answer["details"].as_str().unwrap();
     assert!(details.contains("its mode is 0666") && details.contains("chmod o-w"), "{details}");
     krond.wait_for_job("finished", "old");
     assert!(world.testimony("new").is_empty(), "nothing of it runs");

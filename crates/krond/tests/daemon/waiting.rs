@@ -18,7 +18,8 @@ fn how_a_run_by_hand_ended_is_told_even_when_its_history_has_dropped_it() {
     // The exit codes of the runs, as the order of their starts will have them.
     let mut started = BTreeMap::new();
     for code in 1..=3 {
-        let (status, answer) = world.ask("POST", "/api/v1/jobs/short/run", "{\"force\": true}");
+        let (status, answer) =
+            world.ask("POST", "/api/v1/scheduler/jobs/short/run", "{\"force\": true}");
         assert_eq!(status, 200, "{answer}");
         started.insert(answer["run_id"].as_str().unwrap().to_owned(), (code, answer));
         eventually("it has begun", || (world.testimony("ran").len() == code).then_some(()));
@@ -32,7 +33,8 @@ fn how_a_run_by_hand_ended_is_told_even_when_its_history_has_dropped_it() {
     });
     assert_eq!(world.history("short").len(), 1, "the history is as short as it was told to be");
     for (run, (code, answer)) in started {
-        let (status, state) = world.ask("GET", &format!("/api/v1/jobs/short/runs/{run}"), "");
+        let (status, state) =
+            world.ask("GET", &format!("/api/v1/scheduler/jobs/short/runs/{run}"), "");
         assert_eq!(status, 200, "{state}");
         assert_eq!(state["is_active"], false, "{state}");
         let outcome = &state["outcome"];
@@ -43,7 +45,7 @@ fn how_a_run_by_hand_ended_is_told_even_when_its_history_has_dropped_it() {
         );
         assert!(outcome["started_at"].is_string() && outcome["completed_at"].is_string());
     }
-    let (status, _) = world.ask("GET", "/api/v1/jobs/short/runs/0123456789abcdef", "");
+    let (status, _) = world.ask("GET", "/api/v1/scheduler/jobs/short/runs/0123456789abcdef", "");
     assert_eq!(status, 404, "what never was is still not there");
     krond.stop();
 }
@@ -56,7 +58,7 @@ fn a_supervisor_that_cannot_record_an_end_says_so_in_the_form_of_the_log() {
          command = \"{wait}\"\n",
     ));
     let mut krond = world.start();
-    let (status, started) = world.ask("POST", "/api/v1/jobs/orphan/run", "");
+    let (status, started) = world.ask("POST", "/api/v1/scheduler/jobs/orphan/run", "");
     assert_eq!(status, 200, "{started}");
     krond.signal(Signal::SIGKILL);
     krond.wait();

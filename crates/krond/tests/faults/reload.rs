@@ -121,10 +121,10 @@ fn definitions_that_cannot_be_used_change_nothing() {
         }
         let (code, answer) = world.ask("POST", "/api/v1/reload", "{}");
         assert!((400..600).contains(&code), "{what}: {code} {answer}");
-        let error = &answer["error"];
-        assert!(error["category"].is_string() && error["message"].is_string(), "{what}: {answer}");
+        let is_told = answer["category"].is_string() && answer["detail"].is_string();
+        assert!(is_told, "{what}: {answer}");
         // What was there before goes on.
-        let (_, job) = world.ask("GET", "/api/v1/jobs/careful", "");
+        let (_, job) = world.ask("GET", "/api/v1/scheduler/jobs/careful", "");
         assert!(job.to_string().contains("careful"), "{what}: {job}");
         krond.wait_for_job("finished", "careful");
         assert_eq!(known(), before, "{what}: something was recorded");

@@ -176,6 +176,10 @@ impl<'a> Facts<'a> {
             Some(Ending::Stopped) => {
                 format!("It was stopped by request at {ended}{took}, {status}.")
             }
+            Some(Ending::HandedOver) => {
+                let to = entry.reason.as_deref().unwrap_or("handed over");
+                format!("It was {to} at {ended}.")
+            }
             Some(Ending::Lost) => format!(
                 "Nobody saw its end: at {ended} it was found gone, and may or may not have run to \
                  its end."

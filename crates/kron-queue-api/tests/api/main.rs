@@ -1,0 +1,12 @@
+//! The API over a real connection, with a real database and an executor that really runs.
+#![expect(clippy::unwrap_used, reason = "a test ends when something is broken")]
+
+mod events;
+mod hostile;
+mod invariants;
+mod lists;
+mod paths;
+mod world;
+
+#[path = "../support/executor.rs"]
+mod executor;
