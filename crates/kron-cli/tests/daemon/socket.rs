@@ -24,8 +24,9 @@ fn send(daemon: &Daemon, bytes: &[u8]) -> String {
 
 fn request(daemon: &Daemon, method: &str, path: &str, body: &str) -> (u16, Value) {
     let length = body.len();
-    let text =
-        format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}");
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     let answer = send(daemon, text.as_bytes());
     let status = answer.get(9..12).unwrap_or_default().parse().expect(&answer);
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
