@@ -227,6 +227,23 @@ impl Operation for ClaimDelivery {
     }
 }
 
+/// Makes deliveries due again that an earlier daemon was trying: nobody will tell how that ended.
+pub(crate) fn give_back(context: &mut Context<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let given = context
+        .db
+        .prepare_cached(
+            "UPDATE webhook_deliveries INDEXED BY webhook_deliveries_due SET next_at = ?1 \
+             WHERE status = 'pending' AND next_at > ?1 AND attempts > 0 AND NOT EXISTS ( \
+             SELECT 1 FROM webhook_attempts AS a WHERE a.delivery_id = \
+             webhook_deliveries.delivery_id AND a.attempt = webhook_deliveries.attempts)",
+        )?
+        .execute([now])?;
+    if given > 0 {
+        context.announce(Change::Webhook);
+    }
+    Ok(())
+}
+
 /// Notes that a delivery is being tried, unless it was tried too often; says whether it is.
 fn begin_attempt(
     context: &Context<'_>,

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::finish::{Finished, Outcome, Reported, RunEnd, end, settle};
 use crate::id::{ClaimToken, JobId, ReservationId, RunId};
 use crate::model::{JOB_COLUMNS, Job, JobRun, RUN_COLUMNS, RetryDecision, RunStatus};
+use crate::outbox;
 use crate::queue::Queue;
 use crate::reservation::{self, ReservationStatus};
 use crate::retry;
@@ -107,6 +108,7 @@ impl Operation for Recover {
         }
         self.undecided(context, &mut recovered)?;
         self.reservation(context, &mut recovered)?;
+        outbox::give_back(context, self.now)?;
         Ok(recovered)
     }
 }

@@ -1,8 +1,8 @@
 //! Webhooks, numbers, and the end of what is old.
 
 use kron_queue::{
-    ClaimDeliveries, CreateGroup, DeliveryStatus, FinishDelivery, GroupMode, NewJob, OnFailure,
-    Outcome, Purge, RetryPolicy, Rules, Webhook, limits,
+    ClaimDeliveries, ClaimDelivery, CreateGroup, DeliveryStatus, FinishDelivery, GroupMode,
+    Liveness, NewJob, OnFailure, Outcome, Purge, Recover, RetryPolicy, Rules, Webhook, limits,
 };
 use serde_json::json;
 
@@ -54,6 +54,36 @@ fn a_webhook_is_written_with_its_end_and_tried_four_times() {
     assert!(world.queue.call(late).is_err());
     let again = world.shell().execute_batch("UPDATE webhook_deliveries SET status = 'pending'");
     assert!(again.unwrap_err().to_string().contains("ends once"));
+}
+
+#[test]
+fn what_an_earlier_daemon_was_delivering_is_due_at_once_and_what_waits_still_waits() {
+    let world = World::new(with_webhook());
+    for _ in 0..2 {
+        world.story();
+        let run = world.claim(1);
+        world.finish(&run, Outcome::Completed, 2).unwrap();
+    }
+    let next = |seconds| {
+        let claim = ClaimDelivery { target: "ops".into(), lease_ms: 600_000, now: at(seconds) };
+        world.queue.call(claim).unwrap().delivery
+    };
+    let (failed, open) = (next(2).unwrap(), next(2).unwrap());
+    let error = Some("no".to_owned());
+    let delivery_id = failed.delivery_id;
+    let end = FinishDelivery { delivery_id, http_status: None, error, now: at(3) };
+    world.queue.call(end).unwrap();
+    assert!(next(4).is_none(), "one waits for its backoff, the other is being tried");
+    let recover = Recover {
+        runs: std::collections::BTreeMap::new(),
+        reservation_owner: Liveness::Dead,
+        reservation_lasts_ms: 1_000,
+        now: at(5),
+    };
+    world.queue.call(recover).unwrap();
+    let again = next(5).expect("it is due");
+    assert_eq!((again.delivery_id, again.attempts), (open.delivery_id, 2));
+    assert!(next(5).is_none(), "a backoff lasts over a restart");
 }
 
 #[test]

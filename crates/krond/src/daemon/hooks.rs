@@ -6,7 +6,7 @@
 //! with another one was not told. Which hooks are told what, and when again, is the machine's.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::{clock, worker};
 use crate::api;
 use crate::api::view::OutcomeView;
 use crate::log::told;
+use crate::web::{self, Reach, Request};
 
 /// How often one hook is told at once. Each has threads of its own, so that one that takes its time
 /// keeps no other waiting.
@@ -31,8 +32,6 @@ const AT_ONCE: usize = 2;
 const GRACE: Duration = Duration::from_secs(2);
 /// What a supervisor may need beyond its command's time.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that a file with a token may have.
-const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 
 /// Something to tell.
 #[derive(Debug)]
@@ -253,38 +252,13 @@ fn post(
     text: &str,
     timeout: Duration,
 ) -> Result<(), String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(timeout))
-        // Nothing is taken from the daemon's environment.
-        .proxy(None)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false)
-        .user_agent(concat!("krond/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let mut request = agent
-        .post(url)
-        .header("Content-Type", "application/json")
-        .header("X-Kron-Delivery", &told.delivery_id)
-        .header("X-Kron-Event", told.event);
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    if let Some(path) = token_file {
-        request = request.header("Authorization", format!("Bearer {}", token(path)?));
-    }
-    let answer = request.send(text).map_err(|error| error.to_string())?;
+    let own =
+        [("X-Kron-Delivery", told.delivery_id.clone()), ("X-Kron-Event", told.event.to_owned())];
+    let request =
+        Request { url, headers, own_headers: &own, token_file, timeout, reach: Reach::Any };
+    let answer = web::post(&request, text)?;
     if answer.status().is_success() {
         return Ok(());
     }
     Err(format!("the answer was {}", answer.status()))
-}
-
-fn token(path: &str) -> Result<String, String> {
-    let failed = |error: io::Error| format!("cannot read `{path}`: {error}");
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut text = String::new();
-    file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    Ok(text.trim().to_owned())
 }
