@@ -135,7 +135,7 @@ pub async fn serve(handle: Handle, listener: UnixListener) -> io::Result<()> {
 ///
 /// # Errors
 /// As for [`serve`].
-pub async fn serve_readers(handle: Handle, listener: TcpListener) -> io::Result<()> {
+pub async fn serve_network(handle: Handle, listener: TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let router = router(handle.clone());

@@ -65,7 +65,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Also serve metrics and whatever can be read, on this address, such as 127.0.0.1:8620
+    /// Also serve the API on this address, such as 127.0.0.1:8620: without the token of `[api]` only metrics and what the scheduler does
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<std::net::SocketAddr>,
 

@@ -63,7 +63,7 @@ fn serve(
             match readers {
                 None => api::serve(handle, listener).await,
                 Some(readers) => {
-                    let readers = api::serve_readers(handle.clone(), readers);
+                    let readers = api::serve_network(handle.clone(), readers);
                     tokio::try_join!(api::serve(handle, listener), readers).map(drop)
                 }
             }
