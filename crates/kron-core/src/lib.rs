@@ -68,6 +68,7 @@ mod record;
 mod schedule;
 mod seed;
 mod time;
+mod timestamp;
 mod timing;
 mod trigger;
 mod window;
@@ -96,6 +97,7 @@ pub use record::{
 pub use schedule::{Dst, Gap, Nominals, Overlap, Schedule, ShortestGap, Treatment};
 pub use seed::{PeriodKey, SeedHash, SeedStrategy};
 pub use time::UtcSecond;
+pub use timestamp::{Timestamp, TimestampError};
 pub use timing::{Backlog, DecisionHash, PeriodStretch, Periods, Timing};
 pub use trigger::{Active, Outcome, Past, Reason, Verdict, judge};
 pub use window::{Window, WindowMode};

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -21,7 +21,10 @@ use crate::{
 
 #[path = "../tests/queue/needs.rs"]
 mod needs;
-use needs::{left_out, must_run};
+use needs::left_out;
+#[path = "../../kron-state/tests/store/loop_mount.rs"]
+mod loop_mount;
+use loop_mount::{LoopMount, Switch};
 
 /// Power cuts; every one of them is a file system of its own.
 const ROUNDS: u64 = 20;
@@ -30,84 +33,8 @@ const DIRECTORY: &str = "KRON_QUEUE_TEST_POWER_CUT";
 const SYNCHRONOUS: &str = "KRON_QUEUE_TEST_SYNCHRONOUS";
 const CLIENTS: i64 = 6;
 
-/// Waits for a line and then shuts the file system of a directory down: `EXT4_IOC_SHUTDOWN` with
-/// the flag for leaving the journal as it is.
-const SHUTDOWN: &str = "import fcntl, os, struct, sys
-directory = os.open(sys.argv[1], os.O_RDONLY)
-print('ready', flush=True)
-sys.stdin.readline()
-fcntl.ioctl(directory, 0x8004587D, struct.pack('I', 2))
-";
-
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_unix_ms(1_800_000_000_000 + seconds * 1_000).unwrap()
-}
-
-/// An ext4 of its own, mounted while this lives.
-struct LoopMount {
-    _parent: tempfile::TempDir,
-    image: PathBuf,
-    point: PathBuf,
-    mounted: bool,
-}
-
-impl LoopMount {
-    fn new() -> LoopMount {
-        let parent = tempfile::tempdir().unwrap();
-        let (image, point) = (parent.path().join("image"), parent.path().join("mounted"));
-        std::fs::File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
-        std::fs::create_dir(&point).unwrap();
-        must_run("loop", "mkfs.ext4", &["-q", "-F", "-J", "size=4", image.to_str().unwrap()]);
-        let mut mount = LoopMount { _parent: parent, image, point, mounted: false };
-        mount.mount();
-        mount
-    }
-
-    fn mount(&mut self) {
-        // Nothing may reach the journal by itself, only by somebody's sync.
-        let (image, point) = (self.image.to_str().unwrap(), self.point.to_str().unwrap());
-        must_run("loop", "mount", &["-t", "ext4", "-o", "loop,commit=300", image, point]);
-        self.mounted = true;
-    }
-
-    fn unmount(&mut self) {
-        must_run("loop", "umount", &[self.point.to_str().unwrap()]);
-        self.mounted = false;
-    }
-
-    fn database(&self) -> PathBuf {
-        self.point.join("state").join("queue.db")
-    }
-}
-
-impl Drop for LoopMount {
-    fn drop(&mut self) {
-        if self.mounted {
-            let _ = Command::new("umount").arg("-l").arg(&self.point).status();
-        }
-    }
-}
-
-/// A process that takes the power away when it is told to.
-struct Switch(Child);
-
-impl Switch {
-    fn on(directory: &Path) -> Switch {
-        let mut python = Command::new("python3")
-            .args(["-c", SHUTDOWN, directory.to_str().unwrap()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is there");
-        let mut ready = [0; 6];
-        std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        Switch(python)
-    }
-
-    fn off(mut self) {
-        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
-        assert!(self.0.wait().unwrap().success(), "the file system could not be shut down");
-    }
 }
 
 /// What was told: of each job how far it had come, and what succeeded it.
@@ -144,10 +71,10 @@ fn heard(told: &mut BTreeMap<String, Told>, line: &str) {
 /// Lets a child work, takes the power away, and says what is missing of what it was told. The
 /// checker reads the file with SQL, and knows only what was told.
 fn lose_power(test: &str, synchronous: Option<&str>, round: u64) -> Vec<String> {
-    let mut mount = LoopMount::new();
-    let path = mount.database();
+    let mut mount = LoopMount::of_bytes(DISK_BYTES);
+    let path = mount.path().join("state").join("queue.db");
     drop(Queue::open(&path, rules()).unwrap());
-    let switch = Switch::on(&mount.point);
+    let switch = Switch::on(mount.path());
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", test])
         .env(DIRECTORY, &path)
@@ -170,8 +97,7 @@ fn lose_power(test: &str, synchronous: Option<&str>, round: u64) -> Vec<String> 
     lines.for_each(drop);
     child.kill().unwrap();
     child.wait().unwrap();
-    mount.unmount();
-    mount.mount();
+    mount.mount_again();
     assert!(told.len() > 5, "too little happened");
     missing(&path, &told)
 }

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use kron_core::UtcSecond;
 
@@ -102,6 +103,57 @@ pub trait Directory: Sized + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// What moving files between directories needs beyond that: names that are only taken when they are
+/// free, and syncs of many files at once.
+pub trait Moves: Directory {
+    /// Gives the file `from` the name `to`, unless anything has that name.
+    ///
+    /// # Errors
+    /// When something has it, or it cannot be done; both names are then as they were.
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Moves whatever is called `name`, a file or not, into another directory of the same file
+    /// system under the name `to`, unless anything there has that name.
+    ///
+    /// # Errors
+    /// When something has it, or it cannot be done; both names are then as they were.
+    fn move_to(&self, name: &str, directory: &Self, to: &str) -> io::Result<()>;
+
+    /// What is called `name`, a file or not, or `None` when nothing is.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn version(&self, name: &str) -> io::Result<Option<FileVersion>>;
+
+    /// Makes what the file `name` holds durable, whoever wrote it.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is not admitted, and as for [`Directory::sync_file`].
+    fn sync_named(&self, name: &str) -> Result<(), FileError>;
+
+    /// Removes the file `name` if it is still the one that was read, and says whether it was. Only
+    /// for a directory to which nobody else writes: another file could come into its place between
+    /// the look and the removal.
+    ///
+    /// # Errors
+    /// When it cannot be told or removed.
+    fn remove_read(&self, name: &str, read: FileVersion) -> io::Result<bool>;
+
+    /// Removes the directory `name` inside this one, if nothing is in it.
+    ///
+    /// # Errors
+    /// When something is in it, when it is none, or when it cannot be removed.
+    fn remove_directory(&self, name: &str) -> io::Result<()>;
+
+    /// Makes what several files of this directory hold durable, together where that is cheaper.
+    ///
+    /// # Errors
+    /// For each file, as for [`Directory::sync_file`].
+    fn sync_files(&self, files: &[Self::File]) -> Vec<io::Result<()>> {
+        files.iter().map(|file| self.sync_file(file)).collect()
+    }
+}
+
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
@@ -109,6 +161,75 @@ pub struct Contents {
     pub bytes: Vec<u8>,
     /// When it was last written.
     pub modified: UtcSecond,
+    /// Which file it is.
+    pub version: FileVersion,
+}
+
+/// Tells a file from another that came into its place, or from itself after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    /// The file system.
+    pub device: u64,
+    /// The file.
+    pub inode: u64,
+    /// When anything about it last changed, its name included, in nanoseconds since the epoch.
+    pub changed_ns: i128,
+    /// When it was last written, in nanoseconds since the epoch.
+    pub modified_ns: i128,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl FileVersion {
+    /// Whether both are the same file and hold the same, whatever it is called by now: to rename a
+    /// file changes its last change.
+    #[must_use]
+    pub fn is_same_but_for_its_name(&self, other: &FileVersion) -> bool {
+        FileVersion { changed_ns: other.changed_ns, ..*self } == *other
+    }
+}
+
+/// Whom and what a [`RealDirectory`](crate::RealDirectory) admits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Who may own the directory itself.
+    pub directory_owners: Owners,
+    /// Permissions that the directory must not give.
+    pub directory_denied: u32,
+    /// The permissions of directories that are made.
+    pub directory_mode: u32,
+    /// Who may own files.
+    pub file_owners: Owners,
+    /// Permissions that a file must not give.
+    pub file_denied: u32,
+    /// The permissions of files that are made; where `exact`, the only ones that are admitted.
+    pub file_mode: u32,
+    /// Whether files with fewer permissions than `file_mode` are refused as well.
+    pub exact: bool,
+}
+
+impl Admission {
+    /// Nobody but this user, and nothing that this crate has not made.
+    pub const PRIVATE: Admission = Admission {
+        directory_owners: Owners::Own,
+        directory_denied: 0o077,
+        directory_mode: 0o700,
+        file_owners: Owners::Own,
+        file_denied: 0o7177,
+        file_mode: 0o600,
+        exact: true,
+    };
+}
+
+/// Users to whom something may belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// This process's own.
+    Own,
+    /// These, and this process's own.
+    These(Arc<[u32]>),
+    /// Anybody.
+    Anybody,
 }
 
 /// Why a file cannot be used.
@@ -144,6 +265,12 @@ pub enum Refusal {
         /// Who should own it.
         wanted: u32,
     },
+    /// It belongs to nobody who is listed.
+    #[error("it belongs to user {found}, whose files are not accepted here")]
+    Stranger {
+        /// Its owner.
+        found: u32,
+    },
     /// Its permissions are not those of a private file or directory.
     #[error("its permissions are {found:04o}, not {wanted:04o}")]
     Mode {
@@ -175,6 +302,7 @@ impl Refusal {
             Refusal::Symlink | Refusal::Kind { .. } => {
                 format!("find out who put it there, and move `{path}` away")
             }
+            Refusal::Stranger { .. } => format!("look into `{path}`, and whose it is"),
             Refusal::Owner { wanted, .. } => {
                 format!("check what it holds, then `chown {wanted} {word}`")
             }
@@ -205,6 +333,7 @@ impl Refusal {
                 format!("name the directory itself with `--state-dir`, not the link `{path}`")
             }
             Refusal::Kind { .. }
+            | Refusal::Stranger { .. }
             | Refusal::Mode { .. }
             | Refusal::Links(_)
             | Refusal::TooLong { .. } => format!(
@@ -257,7 +386,7 @@ pub enum Operation {
     OpenDirectory,
     /// [`Directory::names`].
     List,
-    /// [`Directory::read`] and [`Directory::modified`].
+    /// [`Directory::read`], [`Directory::modified`] and [`Moves::version`].
     Read,
     /// [`Directory::set_modified`].
     SetModified,
@@ -269,9 +398,9 @@ pub enum Operation {
     Write,
     /// [`Directory::sync_file`].
     SyncFile,
-    /// [`Directory::rename`].
+    /// [`Directory::rename`], [`Moves::rename_new`] and [`Moves::move_to`].
     Rename,
-    /// [`Directory::remove`].
+    /// [`Directory::remove`] and [`Moves::remove_read`].
     Remove,
     /// [`Directory::sync`].
     SyncDirectory,

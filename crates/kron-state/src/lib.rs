@@ -32,7 +32,10 @@ mod summary;
 
 pub use change::{Change, Inapplicable, handed_over};
 pub use delivery::{Delivery, DeliveryId};
-pub use directory::{Contents, Directory, FileError, FileKind, Operation, Refusal};
+pub use directory::{
+    Admission, Contents, Directory, FileError, FileKind, FileVersion, Moves, Operation, Owners,
+    Refusal,
+};
 pub use document::{
     ActiveState, Document, DocumentError, HistoryEntry, PeriodRef, Process, Replacing, VERSION,
 };
@@ -40,7 +43,8 @@ pub use epoch::{Epoch, EpochEvent, EpochLog};
 pub use known::{Known, KnownAhead, KnownJob, KnownTime, Unknown};
 pub use lock::{Holder, Lock, LockError, holder};
 pub use mark::MarkRefused;
-pub use real::RealDirectory;
+pub use real::{DirectoryLock, Making, RealDirectory};
+pub use replace::write_all;
 pub use run::{Cause, Ending, ExitStatus, RunEnd, RunId, RunRecord, RunReport};
 pub use store::{
     DOCUMENT_BYTES_MAX, EPOCHS_BYTES_MAX, KNOWN_BYTES_MAX, KnownRead, RunRead, Scan, Store,

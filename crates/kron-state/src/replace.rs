@@ -53,7 +53,10 @@ fn fill<D: Directory>(directory: &D, file: &mut D::File, bytes: &[u8]) -> Result
 }
 
 /// Writes all of `bytes`, however little is taken at once.
-pub(crate) fn write_all<D: Directory>(
+///
+/// # Errors
+/// When something could not be written; how much was is unknown.
+pub fn write_all<D: Directory>(
     directory: &D,
     file: &mut D::File,
     mut bytes: &[u8],

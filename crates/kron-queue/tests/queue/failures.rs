@@ -12,7 +12,7 @@ use kron_queue::{
 };
 use serde_json::json;
 
-use crate::needs::{left_out, must_run};
+use crate::needs::left_out;
 use crate::support::{World, at};
 
 fn enqueue(queue: &Queue, n: i64) -> Result<Job, EnqueueError> {
@@ -281,4 +281,19 @@ fn an_observer_that_is_too_slow_is_told_that_it_missed_something() {
     assert_eq!(slow.recv().unwrap(), Change::Lagged);
     assert_eq!(slow.recv().unwrap(), last);
     assert!(slow.try_recv().is_err());
+}
+
+/// Runs a program that a test cannot do without; `requirement` is what to name to leave it out.
+fn must_run(requirement: &str, program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("`{program}` cannot be started (or set KRON_TEST_WITHOUT={requirement}): {error}")
+    });
+    assert!(
+        output.status.success(),
+        "`{program} {}` failed, which this test cannot do without (set \
+         KRON_TEST_WITHOUT={requirement} to leave it out): {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

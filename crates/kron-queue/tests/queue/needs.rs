@@ -14,18 +14,3 @@ pub(crate) fn left_out(requirement: &str, test: &str) -> bool {
     }
     left_out
 }
-
-/// Runs a program that a test cannot do without; `requirement` is what to name to leave it out.
-pub(crate) fn must_run(requirement: &str, program: &str, arguments: &[&str]) {
-    let output = std::process::Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("`{program}` cannot be started (or set KRON_TEST_WITHOUT={requirement}): {error}")
-    });
-    assert!(
-        output.status.success(),
-        "`{program} {}` failed, which this test cannot do without (set \
-         KRON_TEST_WITHOUT={requirement} to leave it out): {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}

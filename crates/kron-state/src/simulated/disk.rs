@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kron_core::UtcSecond;
 use rustix::io::Errno;
 
-use crate::directory::{Contents, Directory, FileError, FileKind, Refusal};
+use crate::directory::{Contents, Directory, FileError, FileKind, FileVersion, Moves, Refusal};
 
 /// A directory of a disk in memory; [`Disk::new`] gives its outermost one. Clones are the same
 /// directory of the same disk.
@@ -110,6 +110,37 @@ impl Disk {
         Disk { shared: Arc::new(Mutex::new(survivor)), directory: self.directory }
     }
 
+    /// Every disk that a power cut at this moment could leave; where there are more than
+    /// `count_max`, that many, for which `draw` makes the choices: it is told how many possibilities
+    /// there are, and gives one's number.
+    #[must_use]
+    pub fn survivors(&self, count_max: usize, draw: &mut dyn FnMut(usize) -> usize) -> Vec<Disk> {
+        let mut all = Vec::new();
+        let mut choices: Vec<(usize, usize)> = Vec::new();
+        loop {
+            let mut asked = 0;
+            all.push(self.after_power_cut(&mut |possibilities| {
+                if asked == choices.len() {
+                    choices.push((0, possibilities));
+                }
+                asked += 1;
+                choices[asked - 1].0
+            }));
+            choices.truncate(asked);
+            // The next in order: the last choice that has another possibility takes it.
+            while choices.last().is_some_and(|(chosen, possible)| chosen + 1 == *possible) {
+                choices.pop();
+            }
+            match choices.last_mut() {
+                Some((chosen, _)) => *chosen += 1,
+                None => return all,
+            }
+            if all.len() == count_max {
+                return (0..count_max).map(|_| self.after_power_cut(draw)).collect();
+            }
+        }
+    }
+
     /// Puts a file there, durably and at once, as if the disk had always held it: to damage one.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut shared = self.lock();
@@ -149,6 +180,18 @@ impl Default for Disk {
 impl File {
     fn new(inode: Inode) -> File {
         File(Arc::new(Mutex::new(inode)))
+    }
+
+    fn version(&self) -> FileVersion {
+        let inode = self.lock();
+        let modified_ns = i128::from(inode.modified.unix()) * 1_000_000_000;
+        FileVersion {
+            device: 0,
+            inode: Arc::as_ptr(&self.0).addr() as u64,
+            changed_ns: modified_ns,
+            modified_ns,
+            bytes: inode.bytes().len() as u64,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inode> {
@@ -275,7 +318,9 @@ impl Directory for Disk {
         if length > bytes_max {
             return Err(Refusal::TooLong { bytes: length, bytes_max }.into());
         }
-        Ok(Some(Contents { bytes, modified: inode.modified }))
+        let modified = inode.modified;
+        drop(inode);
+        Ok(Some(Contents { bytes, modified, version: file.version() }))
     }
 
     fn modified(&self, name: &str) -> Result<Option<UtcSecond>, FileError> {
@@ -351,6 +396,70 @@ impl Directory for Disk {
         for change in names.unsynced.drain(..) {
             apply(&mut names.synced, &change);
         }
+        Ok(())
+    }
+}
+
+impl Moves for Disk {
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        if self.version(to)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        self.rename(from, to)
+    }
+
+    /// The new name is on the disk at once, so that no cut leaves a file that was moved without any
+    /// name: file systems do that much. The old name may come back like any other.
+    fn move_to(&self, name: &str, directory: &Disk, to: &str) -> io::Result<()> {
+        let mut shared = self.lock();
+        let node = shared.directories[self.directory].seen.get(name).cloned();
+        let Some(node) = node else { return Err(Errno::NOENT.into()) };
+        let target = &mut shared.directories[directory.directory];
+        if target.seen.contains_key(to) {
+            return Err(Errno::EXIST.into());
+        }
+        target.seen.insert(to.to_owned(), node.clone());
+        target.synced.insert(to.to_owned(), node);
+        shared.directories[self.directory].change(NameChange::Removed(name.to_owned()));
+        Ok(())
+    }
+
+    fn version(&self, name: &str) -> io::Result<Option<FileVersion>> {
+        Ok(self.lock().directories[self.directory].seen.get(name).map(|node| match node {
+            Node::File(file) => file.version(),
+            Node::Directory(number) => FileVersion {
+                device: 1,
+                inode: *number as u64,
+                changed_ns: 0,
+                modified_ns: 0,
+                bytes: 0,
+            },
+        }))
+    }
+
+    fn sync_named(&self, name: &str) -> Result<(), FileError> {
+        let file = self.file(name)?.ok_or_else(|| FileError::Io(Errno::NOENT.into()))?;
+        Ok(self.sync_file(&DiskFile(file))?)
+    }
+
+    fn remove_read(&self, name: &str, read: FileVersion) -> io::Result<bool> {
+        match self.file(name) {
+            Ok(Some(file)) if file.version() == read => self.remove(name).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    fn remove_directory(&self, name: &str) -> io::Result<()> {
+        let mut shared = self.lock();
+        let inside = match shared.directories[self.directory].seen.get(name) {
+            None => return Err(Errno::NOENT.into()),
+            Some(Node::File(_)) => return Err(Errno::NOTDIR.into()),
+            Some(Node::Directory(inside)) => *inside,
+        };
+        if !shared.directories[inside].seen.is_empty() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        shared.directories[self.directory].change(NameChange::Removed(name.to_owned()));
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kron_core::UtcSecond;
 
-use crate::directory::{Contents, Directory, FileError, Operation};
+use crate::directory::{Contents, Directory, FileError, FileVersion, Moves, Operation};
 
 /// What becomes of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,48 @@ impl<D: Directory> Directory for Faulty<D> {
     fn sync(&self) -> io::Result<()> {
         if self.goes_through(Operation::SyncDirectory, "")? {
             self.inner.sync()?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Moves> Moves for Faulty<D> {
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        if self.goes_through(Operation::Rename, to)? {
+            self.inner.rename_new(from, to)?;
+        }
+        Ok(())
+    }
+
+    fn move_to(&self, name: &str, directory: &Faulty<D>, to: &str) -> io::Result<()> {
+        if self.goes_through(Operation::Rename, to)? {
+            self.inner.move_to(name, &directory.inner, to)?;
+        }
+        Ok(())
+    }
+
+    fn version(&self, name: &str) -> io::Result<Option<FileVersion>> {
+        self.goes_through(Operation::Read, name)?;
+        self.inner.version(name)
+    }
+
+    fn sync_named(&self, name: &str) -> Result<(), FileError> {
+        if self.goes_through(Operation::SyncFile, name)? {
+            self.inner.sync_named(name)?;
+        }
+        Ok(())
+    }
+
+    fn remove_read(&self, name: &str, read: FileVersion) -> io::Result<bool> {
+        match self.goes_through(Operation::Remove, name)? {
+            true => self.inner.remove_read(name, read),
+            false => Ok(true),
+        }
+    }
+
+    fn remove_directory(&self, name: &str) -> io::Result<()> {
+        if self.goes_through(Operation::Remove, name)? {
+            self.inner.remove_directory(name)?;
         }
         Ok(())
     }

@@ -244,34 +244,8 @@ fn survive(script: &Script, cheat: Cheat) -> Result<usize, String> {
 
 /// Every disk that a power cut could leave, or as many as can be looked at.
 fn survivors(disk: &Disk) -> Vec<Disk> {
-    let mut all = Vec::new();
-    let mut choices: Vec<(usize, usize)> = Vec::new();
-    loop {
-        let mut asked = 0;
-        all.push(disk.after_power_cut(&mut |possibilities| {
-            if asked == choices.len() {
-                choices.push((0, possibilities));
-            }
-            asked += 1;
-            choices[asked - 1].0
-        }));
-        choices.truncate(asked);
-        // The next in order: the last choice that has another possibility takes it.
-        while choices.last().is_some_and(|(chosen, possible)| chosen + 1 == *possible) {
-            choices.pop();
-        }
-        match choices.last_mut() {
-            Some((chosen, _)) => *chosen += 1,
-            None => return all,
-        }
-        if all.len() == SURVIVORS_MAX {
-            break;
-        }
-    }
     let mut seeded = Seeded(7);
-    (0..SURVIVORS_MAX)
-        .map(|_| disk.after_power_cut(&mut |possibilities| seeded.below(possibilities)))
-        .collect()
+    disk.survivors(SURVIVORS_MAX, &mut |possibilities| seeded.below(possibilities))
 }
 
 #[test]
