@@ -12,6 +12,7 @@ use kron_core::{Finding, Seconds};
 use crate::hook::Hook;
 use crate::job::{Execution, Output};
 use crate::queue::{ApiSettings, QueueSettings};
+use crate::spool::SpoolSettings;
 use crate::value::{self, Value};
 
 /// The keys of table `[daemon]`.
@@ -63,6 +64,8 @@ pub struct DaemonSettings {
     pub queue: Option<QueueSettings>,
     /// Table `[api]`.
     pub api: ApiSettings,
+    /// Tables `[spool.NAME]`, in the order of their names.
+    pub spools: Vec<SpoolSettings>,
 }
 
 impl Default for DaemonSettings {
@@ -81,6 +84,7 @@ impl Default for DaemonSettings {
             hooks: Vec::new(),
             queue: None,
             api: ApiSettings::default(),
+            spools: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! history begins anew, and where a window is spread over, its chosen times change.
 
 mod name;
-mod toml_text;
+pub(crate) mod toml_text;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;

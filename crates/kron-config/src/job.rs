@@ -8,6 +8,7 @@ use kron_core::{Seconds, Timing};
 use crate::limit::Limit;
 use crate::queue::EnqueueSettings;
 use crate::source::Location;
+use crate::spool::SpoolDrop;
 
 /// A complete job definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,17 +49,20 @@ pub enum Action {
     },
     /// Puts a job into the queue; nothing is run here.
     Enqueue(Box<EnqueueSettings>),
+    /// Drops a task into a spool; nothing is run here.
+    Spool(Box<SpoolDrop>),
 }
 
 impl Action {
-    /// Whether it has no command of its own: what is to be done is handed over to the queue.
+    /// Whether it has no command of its own: what is to be done is handed over to the queue or a
+    /// spool.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
-        matches!(self, Action::Enqueue(_))
+        matches!(self, Action::Enqueue(_) | Action::Spool(_))
     }
 
     /// What is executed: the program and its arguments, or the shell and its own;
-    /// nothing for a job that enqueues.
+    /// nothing for a job that hands over.
     #[must_use]
     pub fn to_argv(&self) -> Vec<String> {
         match self {
@@ -66,7 +70,7 @@ impl Action {
             Action::Shell { shell, line } => {
                 vec![shell.to_string(), "-c".to_owned(), line.to_string()]
             }
-            Action::Enqueue(_) => Vec::new(),
+            Action::Enqueue(_) | Action::Spool(_) => Vec::new(),
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod local_zone;
 mod queue;
 mod settings;
 mod source;
+mod spool;
 mod toml_file;
 mod value;
 mod web;
@@ -44,3 +45,4 @@ pub use queue::{
     RetrySettings,
 };
 pub use source::{Location, Source};
+pub use spool::{SpoolDrop, SpoolSettings};

@@ -15,6 +15,7 @@ use crate::hook::{HOOKS_MAX, Hook};
 use crate::job::{Action, Execution, Job};
 use crate::queue::tables::QueueTables;
 use crate::source::{Location, Source};
+use crate::spool::tables::SpoolTables;
 use crate::value::is_account;
 use crate::{crontab, krontab, toml_file};
 
@@ -100,6 +101,7 @@ pub struct Loader {
     setups: HashSet<Arc<Execution>>,
     daemon: DaemonSettings,
     queue: QueueTables,
+    spools: SpoolTables,
     /// Where each key of `[daemon]`, `[queue]` and `[api]` was given, sound or not.
     key_places: HashMap<(&'static str, &'static str), Location>,
     hook_places: HashMap<Box<str>, Location>,
@@ -179,6 +181,7 @@ impl Loader {
             setups: HashSet::new(),
             daemon: DaemonSettings::default(),
             queue: QueueTables::default(),
+            spools: SpoolTables::default(),
             key_places: HashMap::new(),
             hook_places: HashMap::new(),
             crontab_entries: HashMap::new(),
@@ -219,7 +222,7 @@ impl Loader {
     /// Everything that was found.
     #[must_use]
     pub fn finish(mut self) -> Loaded {
-        self.finish_queue();
+        self.finish_tables();
         Loaded {
             jobs: self.jobs,
             daemon: self.daemon,
@@ -230,8 +233,8 @@ impl Loader {
         }
     }
 
-    /// What only all texts together say about the queue and the API.
-    fn finish_queue(&mut self) {
+    /// What only all texts together say about the queue, the spools and the API.
+    fn finish_tables(&mut self) {
         let place = |key| self.key_places.get(&key).cloned();
         let wait = place(("queue", "backoff")).or_else(|| place(("queue", "backoff_max")));
         let (queue, mut found) = std::mem::take(&mut self.queue).finish(wait);
@@ -242,7 +245,10 @@ impl Loader {
                 .help("whoever can connect could do anything; requests must bear a token");
             found.push((place, finding));
         }
+        let (spools, found_of_spools) = std::mem::take(&mut self.spools).finish(&self.jobs);
+        found.extend(found_of_spools);
         self.daemon.queue = queue;
+        self.daemon.spools = spools;
         self.in_crontab = false;
         // Where the rest was not read, nobody knows what is missing.
         let found = found.into_iter().filter(|_| !self.cut_short).collect::<Vec<_>>();
@@ -368,6 +374,11 @@ impl Loader {
     /// The queue's tables so far.
     pub(crate) fn queue(&mut self) -> &mut QueueTables {
         &mut self.queue
+    }
+
+    /// The tables of spools so far.
+    pub(crate) fn spools(&mut self) -> &mut SpoolTables {
+        &mut self.spools
     }
 
     /// Takes a hook in, unless its name is taken.

@@ -28,7 +28,7 @@ pub(crate) const API_KEYS: [&str; 2] = ["listen", "token_file"];
 /// Bytes of a job type, as the queue has it.
 const JOB_TYPE_BYTES_MAX: usize = 64;
 /// How many jobs may run at once.
-const WORKERS: RangeInclusive<u32> = 1..=1_024;
+pub(crate) const WORKERS: RangeInclusive<u32> = 1..=1_024;
 /// How many retries there may be.
 const RETRIES: RangeInclusive<u32> = 0..=100;
 
@@ -81,14 +81,9 @@ impl QueueSettings {
     ) -> Result<(), Finding> {
         match key {
             "workers" => self.workers_max = value::count(key, value, span, &WORKERS)?,
-            "retries" => self.retry.retries_max = value::count(key, value, span, &RETRIES)?,
-            "lost_retries" => {
-                self.retry.lost_retries_max = value::count(key, value, span, &RETRIES)?;
-            }
-            "backoff" => self.retry.backoff = value::duration(value, span)?,
-            "backoff_max" => self.retry.backoff_max = value::duration(value, span)?,
             "keep" => self.keep = value::positive(value, span)?,
-            _ => self.stop_grace = value::duration(value, span)?,
+            "stop_grace" => self.stop_grace = value::duration(value, span)?,
+            _ => self.retry.set(key, value, span)?,
         }
         Ok(())
     }
@@ -119,7 +114,25 @@ impl Default for RetrySettings {
     }
 }
 
-/// What is done with jobs of one type.
+impl RetrySettings {
+    /// Applies `retries`, `lost_retries`, `backoff` or `backoff_max`.
+    pub(crate) fn set(
+        &mut self,
+        key: &str,
+        value: &Value<'_>,
+        span: &Range<usize>,
+    ) -> Result<(), Finding> {
+        match key {
+            "retries" => self.retries_max = value::count(key, value, span, &RETRIES)?,
+            "lost_retries" => self.lost_retries_max = value::count(key, value, span, &RETRIES)?,
+            "backoff" => self.backoff = value::duration(value, span)?,
+            _ => self.backoff_max = value::duration(value, span)?,
+        }
+        Ok(())
+    }
+}
+
+/// What is done with jobs of one type in the queue, or with tasks of one type in a spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {
     /// The type.
@@ -137,10 +150,11 @@ pub struct Handler {
     pub retry: RetrySettings,
 }
 
-/// What handles a job.
+/// What handles a job or task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerTarget {
-    /// A program, or a line for a shell, which reads the parameters on standard input.
+    /// A program, or a line for a shell, which reads the parameters or the payload on standard
+    /// input.
     Command(Action),
     /// An endpoint to which the job is posted.
     Web {
@@ -217,18 +231,19 @@ impl ApiSettings {
     }
 }
 
-/// Checks a job type as the queue does.
-pub(crate) fn check_job_type(job_type: &str, span: &Range<usize>) -> Result<(), Finding> {
+/// Checks the type of a job as the queue does, or that of a task, which is like one; `what` says
+/// which.
+pub(crate) fn check_type(what: &str, job_type: &str, span: &Range<usize>) -> Result<(), Finding> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let fault = if job_type.is_empty() {
-        "an empty job type".to_owned()
+        format!("an empty {what}")
     } else if job_type.len() > JOB_TYPE_BYTES_MAX {
-        format!("a job type of more than {JOB_TYPE_BYTES_MAX} bytes")
+        format!("a {what} of more than {JOB_TYPE_BYTES_MAX} bytes")
     } else if !job_type.chars().all(plain) {
-        format!("`{}` is not a job type", excerpt(job_type))
+        format!("`{}` is not a {what}", excerpt(job_type))
     } else {
         return Ok(());
     };
     Err(Finding::validation(span.clone(), fault)
-        .help("a job type is made of letters, digits, `_`, `-` and `.`"))
+        .help(format!("a {what} is made of letters, digits, `_`, `-` and `.`")))
 }

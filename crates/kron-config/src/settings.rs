@@ -11,6 +11,7 @@ use crate::limit::{self, Limit, Resource};
 use crate::load::Loader;
 use crate::queue::EnqueueSettings;
 use crate::source::Location;
+use crate::spool::SpoolDrop;
 use crate::value::{self, Value, wrong_kind};
 
 /// The keys of a job that are not about time and are the same in every native format. A TOML file
@@ -34,8 +35,10 @@ pub(crate) const KEYS: [&str; 16] = [
     "description",
 ];
 
-/// The keys that a job has which enqueues.
-const OF_ENQUEUE: [&str; 2] = ["enqueue", "description"];
+/// The keys that say what a job does; it has one of them.
+const OF_ACTION: [&str; 3] = ["command", "enqueue", "spool"];
+/// The keys that a job which hands its work over has beside the one that says so.
+const OF_HANDED_OVER: [&str; 1] = ["description"];
 
 /// Variables an environment may have.
 pub(crate) const ENV_MAX: usize = 256;
@@ -52,7 +55,8 @@ pub(crate) struct Settings {
     env: Vec<(String, String)>,
     limits: Vec<Limit>,
     execution: Execution,
-    enqueue: Option<EnqueueSettings>,
+    /// What is handed over.
+    handed_over: Option<Action>,
     /// The keys that were given, sound or not, and where their values stand.
     given: Vec<(&'static str, Range<usize>)>,
     /// Whether a command or its shell was given and refused, so that nothing is missing.
@@ -99,7 +103,13 @@ impl Settings {
     /// Applies `enqueue = {…}`, whose value was read already; `None` when it was refused.
     pub(crate) fn set_enqueue(&mut self, enqueue: Option<EnqueueSettings>, span: Range<usize>) {
         self.given.push(("enqueue", span));
-        self.enqueue = enqueue;
+        self.handed_over = enqueue.map(|enqueue| Action::Enqueue(Box::new(enqueue)));
+    }
+
+    /// Applies `spool = {…}`, whose value was read already; `None` when it was refused.
+    pub(crate) fn set_spool(&mut self, drop: Option<SpoolDrop>, span: Range<usize>) {
+        self.given.push(("spool", span));
+        self.handed_over = drop.map(|drop| Action::Spool(Box::new(drop)));
     }
 
     fn set_one(&mut self, key: &str, value: &Value<'_>, span: Range<usize>) -> Result<(), Finding> {
@@ -232,9 +242,10 @@ impl Settings {
         missing: impl FnOnce() -> Finding,
         findings: &mut Vec<Finding>,
     ) -> Option<Action> {
-        if let Some((_, span)) = self.given.iter().find(|(key, _)| *key == "enqueue") {
-            findings.extend(self.beside_enqueue(span));
-            return self.enqueue.take().map(|enqueue| Action::Enqueue(Box::new(enqueue)));
+        let is_handed_over = |key: &str| OF_ACTION.contains(&key) && key != "command";
+        if let Some((key, span)) = self.given.iter().rev().find(|(key, _)| is_handed_over(key)) {
+            findings.extend(self.beside(key, span));
+            return self.handed_over.take();
         }
         if self.refused {
             return None;
@@ -261,16 +272,30 @@ impl Settings {
         action.map_err(|finding| findings.push(finding)).ok()
     }
 
-    /// What does not go with `enqueue`, which stands at `span`: a job that enqueues runs nothing.
-    fn beside_enqueue(&self, span: &Range<usize>) -> Vec<Finding> {
-        if self.given.iter().any(|(key, _)| *key == "command") {
-            let message = "a job with both `command` and `enqueue`";
-            return vec![Finding::configuration(span.clone(), message).help("make two jobs of it")];
+    /// What does not go with `action`, which is `enqueue` or `spool` and stands at `span`: a job
+    /// that hands its work over runs nothing.
+    fn beside(&self, action: &str, span: &Range<usize>) -> Vec<Finding> {
+        let has = |action: &&str| self.given.iter().any(|(key, _)| key == action);
+        let several = match OF_ACTION.iter().filter(|action| has(action)).collect::<Vec<_>>()[..] {
+            [one, other] => Some((format!("both `{one}` and `{other}`"), "make two jobs of it")),
+            [one, other, third] => {
+                Some((format!("`{one}`, `{other}` and `{third}`"), "make three jobs of it"))
+            }
+            _ => None,
+        };
+        if let Some((actions, help)) = several {
+            let message = format!("a job with {actions}");
+            return vec![Finding::configuration(span.clone(), message).help(help)];
         }
-        let strangers = self.given.iter().filter(|(key, _)| !OF_ENQUEUE.contains(key));
+        let help = if action == "enqueue" {
+            "how a job of the queue runs is said in `[queue.handler.TYPE]`"
+        } else {
+            "how a task of a spool runs is said in `[spool.NAME.handler.TYPE]`"
+        };
+        let is_stranger = |key: &str| key != action && !OF_HANDED_OVER.contains(&key);
+        let strangers = self.given.iter().filter(|(key, _)| is_stranger(key));
         let findings = strangers.map(|(key, span)| {
-            let message = format!("`{key}` goes with `command`, not with `enqueue`");
-            let help = "how a job of the queue runs is said in `[queue.handler.TYPE]`";
+            let message = format!("`{key}` goes with `command`, not with `{action}`");
             Finding::configuration(span.clone(), message).help(help)
         });
         findings.collect()

@@ -1,8 +1,10 @@
 //! TOML job files: one table per job, and some for the daemon; unknown keys are errors.
 
 mod enqueue;
+mod json;
 mod secrets;
 mod sections;
+mod spool;
 mod tables;
 mod texts;
 mod values;
@@ -36,9 +38,6 @@ const TIMING_KEYS: [(&str, Modifier); 8] = [
     ("avoid", Modifier::Avoid),
     ("dst", Modifier::Dst),
 ];
-
-/// Tables that belong to parts of Kron which are not in this version.
-const ABSENT_TABLES: [&str; 1] = ["spool"];
 
 /// Bytes the tables of one job may have. The parser needs up to fifty times as much.
 const SECTION_BYTES_MAX: usize = 1024 * 1024;
@@ -93,6 +92,7 @@ impl JobFile<'_> {
             if strings == Strings::EndAtHeaders || !self.read_apart(loader, &range, range.end) {
                 let what = if name.is_of_daemon() { "a table" } else { "a job" };
                 let message = format!("{what} of more than {} KiB", SECTION_BYTES_MAX / 1024);
+                Self::note_unread(loader, &name);
                 loader.report(self.source, Finding::validation(header, message));
             }
             return;
@@ -123,6 +123,7 @@ impl JobFile<'_> {
             let place = self.source.location(first);
             let message = format!("`[{}]` stands in two places", excerpt(title));
             let together = name.kept_together();
+            Self::note_unread(loader, &name);
             loader.report(
                 self.source,
                 Finding::configuration(header, message)
@@ -130,13 +131,12 @@ impl JobFile<'_> {
             );
             return;
         }
-        let handler = name.handler().map(str::to_owned);
-        self.seen.insert(name, range.start);
         match fault {
             Some(fault) => {
-                if let Some(job_type) = handler {
+                Self::note_unread(loader, &name);
+                if let Some(job_type) = name.queue_handler() {
                     let place = self.source.location(range.start);
-                    let taken = loader.queue().name(Kind::Handler, &job_type, place, &header);
+                    let taken = loader.queue().name(Kind::Handler, job_type, place, &header);
                     taken.err().into_iter().for_each(|it| loader.report(self.source, it));
                 }
                 // The parser only notices at the end, where the next job stands.
@@ -149,6 +149,14 @@ impl JobFile<'_> {
             None => {
                 Document { source: self.source, base: range.start }.load(loader, root.get_ref());
             }
+        }
+        self.seen.insert(name, range.start);
+    }
+
+    /// Notes that a section could not be read.
+    fn note_unread(loader: &mut Loader, name: &Name) {
+        if let Some(spool) = name.spool() {
+            loader.spools().note_unread(spool);
         }
     }
 
@@ -220,18 +228,15 @@ impl Document<'_> {
                         _ => self.report(loader, not_a_table(key, "queue")),
                     }
                 }
+                ("spool", DeValue::Table(spools)) => {
+                    for (name, table) in in_file_order(spools) {
+                        self.load_spool(loader, name, table);
+                    }
+                }
                 ("api", DeValue::Table(table)) => self.load_api(loader, table),
-                (word @ ("daemon" | "hook" | "api"), _) => {
+                (word @ ("daemon" | "hook" | "api" | "spool"), _) => {
                     self.report(loader, not_a_table(key, word));
                 }
-                (absent, _) if ABSENT_TABLES.contains(&absent) => self.report(
-                    loader,
-                    Finding::configuration(
-                        key.span(),
-                        format!("unknown table `{absent}`: this version of Kron does not have it"),
-                    )
-                    .help("it has `[daemon]`, `[api]`, `[queue]`, `[hook.NAME]` and `[job.NAME]`"),
-                ),
                 (other, _) => self.report(
                     loader,
                     Finding::configuration(
@@ -240,8 +245,8 @@ impl Document<'_> {
                     )
                     .nearest(
                         other,
-                        ["job", "daemon", "hook", "queue", "api"],
-                        "expected `[daemon]`, `[api]`, `[queue]` and tables such as `[job.NAME]` and `[hook.NAME]`",
+                        ["job", "daemon", "hook", "queue", "api", "spool"],
+                        "expected `[daemon]`, `[api]`, `[queue]` and tables such as `[job.NAME]`, `[hook.NAME]` and `[spool.NAME]`",
                     ),
                 ),
             }
@@ -283,6 +288,8 @@ impl Document<'_> {
                 found.for_each(|finding| say_as_key(finding, key, modifier));
             } else if word == "enqueue" {
                 settings.set_enqueue(enqueue::read(value, &mut findings), value.span());
+            } else if word == "spool" {
+                settings.set_spool(spool::read_drop(value, &mut findings), value.span());
             } else if let Some(known) = setting_keys().find(|known| *known == word) {
                 let setting = setting_value(value.get_ref());
                 settings.set(known, &setting, value.span(), &mut findings);
@@ -291,7 +298,7 @@ impl Document<'_> {
                     .into_iter()
                     .chain(TIMING_KEYS.iter().map(|(known, _)| *known))
                     .chain(setting_keys())
-                    .chain(["enqueue"]);
+                    .chain(["enqueue", "spool"]);
                 findings.push(
                     Finding::configuration(key.span(), format!("unknown key `{}`", excerpt(word)))
                         .nearest(word, known.clone(), {
@@ -310,7 +317,8 @@ impl Document<'_> {
         }
         let timing = loader.parser().finish(draft, &mut findings);
         let missing = || {
-            Finding::configuration(name.span(), "a job with neither `command` nor `enqueue`").help(
+            let message = "a job with none of `command`, `enqueue` and `spool`";
+            Finding::configuration(name.span(), message).help(
                 "a job needs something to do, as in `command = [\"/usr/bin/backup\", \"--full\"]`",
             )
         };
@@ -415,6 +423,7 @@ fn not_a_table(key: &Spanned<Cow<'_, str>>, word: &str) -> Finding {
     let help = match word {
         "hook" => "a hook is a table of its own: `[hook.NAME]`",
         "queue" => "the queue's settings are tables: `[queue]`, `[queue.handler.TYPE]`",
+        "spool" => "a spool is a table of its own: `[spool.NAME]`",
         "api" => "the API's settings are one table: `[api]`",
         _ => "the daemon's settings are one table: `[daemon]`",
     };

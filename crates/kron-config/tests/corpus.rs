@@ -41,7 +41,7 @@ fn job_of(file: &str, part: &str) -> Job {
 fn line_of(job: &Job) -> &str {
     match &job.action {
         Action::Shell { line, .. } => line,
-        Action::Program(_) | Action::Enqueue(_) => panic!("{:?}", job.action),
+        Action::Program(_) | Action::Enqueue(_) | Action::Spool(_) => panic!("{:?}", job.action),
     }
 }
 

@@ -35,7 +35,7 @@ fn check_faults(format: &Format, text: &str, jobs: usize, expected: &[&str]) {
 fn line_of(job: &Job) -> (&str, &str) {
     match &job.action {
         Action::Shell { shell, line } => (shell, line),
-        Action::Program(_) | Action::Enqueue(_) => panic!("{:?}", job.action),
+        Action::Program(_) | Action::Enqueue(_) | Action::Spool(_) => panic!("{:?}", job.action),
     }
 }
 

@@ -57,6 +57,7 @@ fn what_is_not_written_has_its_default() {
         hooks: Vec::new(),
         queue: None,
         api: ApiSettings::default(),
+        spools: Vec::new(),
     };
     assert_eq!(DaemonSettings::default(), default);
     assert_eq!(daemon(""), default);
@@ -84,6 +85,7 @@ fn every_key() {
         hooks: Vec::new(),
         queue: None,
         api: ApiSettings::default(),
+        spools: Vec::new(),
     };
     assert_eq!(written, expected);
 }
@@ -232,23 +234,17 @@ fn the_nearest_word_is_named() {
 }
 
 #[test]
-fn what_is_no_table_or_not_in_this_version() {
-    let absent =
-        |name: &str| format!("unknown table `{name}`: this version of Kron does not have it");
+fn what_is_no_table() {
     for (text, expected) in [
-        ("daemon = 5\n", "1:1 `daemon` is not a table".to_owned()),
-        ("[[daemon]]\nhistory = 5\n", "1:3 `daemon` is not a table".to_owned()),
-        ("[deamon]\nhistory = 5\n", "1:2 unknown table or key `deamon`".to_owned()),
-        ("[spool.in]\ndir = '/srv/in'\n", format!("1:2 {}", absent("spool"))),
-        ("spool = 5\n", format!("1:1 {}", absent("spool"))),
+        ("daemon = 5\n", "1:1 `daemon` is not a table"),
+        ("[[daemon]]\nhistory = 5\n", "1:3 `daemon` is not a table"),
+        ("[deamon]\nhistory = 5\n", "1:2 unknown table or key `deamon`"),
     ] {
-        let loaded = check_said(&Format::Toml, text, &[&expected]);
+        let loaded = check_said(&Format::Toml, text, &[expected]);
         assert!(!loaded.is_usable(), "{text}");
     }
     let help = |text: &str| load(&Format::Toml, text).diagnostics[0].help.clone().expect("help");
     assert_eq!(help("[deamon]\n"), "did you mean `daemon`?");
-    let tables = "it has `[daemon]`, `[api]`, `[queue]`, `[hook.NAME]` and `[job.NAME]`";
-    assert_eq!(help("[spool]\n"), tables);
 }
 
 #[test]
@@ -320,7 +316,7 @@ fn every_fault_at_once_beside_those_of_jobs() {
             "5:9 expected a text, found a number",
             "6:1 unknown key `histry` of `[daemon]`",
             "7:12 `log_size` goes from 4KiB to 1GiB",
-            "8:6 a job with neither `command` nor `enqueue`",
+            "8:6 a job with none of `command`, `enqueue` and `spool`",
             "10:1 unknown key `commnd`",
         ],
     );
@@ -352,7 +348,7 @@ fn damage_before_it_does_not_bury_it() {
         "[daemon]\nlog_age = '30d\n[job.b]\nschedule = '@daily'\ncommnd = ['x']\n",
         &[
             "2:15 invalid literal string, expected `'`",
-            "3:6 a job with neither `command` nor `enqueue`",
+            "3:6 a job with none of `command`, `enqueue` and `spool`",
             "5:1 unknown key `commnd`",
         ],
     );
@@ -398,7 +394,7 @@ fn the_page_is_right() {
         .map(|rest| rest.split_once("```").expect("an end").0)
         .collect();
     let loaded = check_said(&Format::Toml, &examples.concat(), &[]);
-    assert_eq!(loaded.jobs.len(), 3);
+    assert_eq!((loaded.jobs.len(), loaded.daemon.spools.len()), (4, 1));
     assert_eq!(loaded.jobs[1].execution.limits.len(), 4);
     assert_eq!(loaded.daemon.history_entries_max, 500);
 

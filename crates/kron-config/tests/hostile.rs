@@ -104,6 +104,8 @@ fn one_line_for_ten_megabytes() {
         "[daemon]",
         "[queue.handler.a]",
         "[queue.",
+        "[spool.a.handler.b]",
+        "[spool.",
         "limit_cpu=",
         "a=\"\",",
     ] {
@@ -127,6 +129,11 @@ fn many_lines() {
         "[queue.handler.a]\n[queue.handler.b]\n",
         "[[queue.handler.a]]\n",
         "[api]\n[queue]\n",
+        "[spool]\n",
+        "[spool.a]\n[job.a]\n",
+        "[spool.a]\ndir = '/a'\n[spool.b]\ndir = '/a'\n",
+        "[spool.a.handler.b]\n[spool.b.handler.a]\n",
+        "[[spool.a.handler.b]]\n",
         "[job.\n",
         "[[job.a]]\n",
         "x\n",
@@ -168,6 +175,15 @@ fn a_million_different_things() {
     check("keys of handlers", &format!("[queue.handler]\n{}", numbered(&|n| format!("k{n}=1\n"))));
     check("handlers", &numbered(&|n| format!("[queue.handler.t{n}]\n")));
     check("webhooks", &numbered(&|n| format!("[queue.webhook.t{n}]\n")));
+    check("keys of a spool", &format!("[spool.a]\n{}", numbered(&|n| format!("k{n}=1\n"))));
+    check("spools", &numbered(&|n| format!("[spool.s{n}]\ndir='/{n}'\n")));
+    check("spools in one table", &format!("[spool]\n{}", numbered(&|n| format!("s{n}={{}}\n"))));
+    check("handlers of a spool", &numbered(&|n| format!("[spool.a.handler.t{n}]\n")));
+    check("handlers of spools", &numbered(&|n| format!("[spool.s{n}.handler.t]\n")));
+    check(
+        "jobs for no spool",
+        &numbered(&|n| format!("[job.j{n}]\nschedule='@daily'\nspool={{name='{n}',type='t'}}\n")),
+    );
     check("keys of a job", &format!("[job.a]\n{}", numbered(&|n| format!("k{n}=1\n"))));
     check("variables", &numbered(&|n| format!("V{n}=\n")));
     check("tables", &numbered(&|n| format!("[t{n}]\n")));
@@ -184,12 +200,17 @@ fn as_deep_as_a_section_may_be() {
         let params = format!("{}1{}", open.repeat(depth), close.repeat(depth));
         check(open, &format!("[job.a.enqueue]\ntype = 'x'\nparams = {{ a = {params} }}\n"));
         check(open, &format!("[queue.handler.a]\nheaders = {params}\n"));
+        check(open, &format!("[job.a.spool]\nname = 'x'\ntype = 'x'\ndata = {params}\n"));
+        check(open, &format!("[spool.a]\nproducers = {params}\nnope = {params}\n"));
     }
     let dotted = "a.".repeat(million / 2 - 100);
     check("dotted key", &format!("[job.a]\n{dotted}a = 1\n"));
     check("dotted header", &format!("[job.{dotted}a]\n"));
     check("dotted parameters", &format!("[job.a.enqueue.params]\n{dotted}a = 1\n"));
     check("dotted headers", &format!("[hook.a.headers]\n{dotted}a = 1\n"));
+    check("dotted data", &format!("[job.a.spool.data]\n{dotted}a = 1\n"));
+    check("dotted spool", &format!("[spool.{dotted}a]\n"));
+    check("dotted handler of a spool", &format!("[spool.a.handler.{dotted}a]\n"));
     check("dotted handler", &format!("[queue.handler.{dotted}a]\n"));
     check("dotted root", &format!("{dotted}a = 1\n"));
 }
@@ -233,6 +254,12 @@ fn long_values_of_valid_shape() {
     let codes = many("0,", 900_000);
     check("codes", &format!("[queue.handler.a]\nskip_codes = [{codes}]\n"));
     check("events", &format!("[queue.webhook.a]\non = [{}]\n", many("'x',", 900_000)));
+    check("no numbers for a spool", &format!("[job.a]\nspool = {{ data = [{numbers}] }}\n"));
+    check("codes of a spool", &format!("[spool.a.handler.a]\nskip_codes = [{codes}]\n"));
+    check("producers", &format!("[spool.a]\nproducers = [{}]\n", many("'x',", 900_000)));
+    check("directory", &format!("[spool.a]\ndir = '{}'\n", many("/a", 60_000)));
+    check("empty directories", &format!("[spool.a]\ndir = '{}'\n", many("/.", 60_000)));
+    check("name of a spool", &format!("[spool.{}]\ndir = '/a'\n", many("é", 900_000)));
     check("sizes", &format!("[daemon]\nlog_size = '{}'\n", many("1", 900_000)));
     check("path", &format!("[daemon]\npath = '{}'\n", many("/:", 900_000)));
 }
@@ -271,6 +298,12 @@ fn fragments() -> impl Strategy<Value = String> {
         "[job.a.enqueue]",
         "enqueue = { type = 't' }",
         "[[job.a.enqueue.params.p]]",
+        "[spool.a]",
+        "[spool.a.handler.t]",
+        "[spool.a.handler.t.env]",
+        "dir = '/a'",
+        "spool = { name = 'a', type = 't' }",
+        "[[job.a.spool.data]]",
         "params",
         "headers = { A = 'b' }",
         "url = 'http://a'",

@@ -351,7 +351,7 @@ fn what_is_enqueued_in_vain() {
 #[test]
 fn what_does_not_go_with_enqueue() {
     for (lines, expected) in [
-        ("", &["3:6 a job with neither `command` nor `enqueue`"][..]),
+        ("", &["3:6 a job with none of `command`, `enqueue` and `spool`"][..]),
         (
             "command = ['x']\nenqueue = { type = 'resize' }\nuser = 'a'",
             &["6:11 a job with both `command` and `enqueue`"],

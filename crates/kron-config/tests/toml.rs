@@ -447,9 +447,15 @@ fn what_a_job_must_have() {
     for (text, expected) in [
         (
             "[job.a]\n",
-            &["1:6 job `a` has no `schedule`", "1:6 a job with neither `command` nor `enqueue`"][..],
+            &[
+                "1:6 job `a` has no `schedule`",
+                "1:6 a job with none of `command`, `enqueue` and `spool`",
+            ][..],
         ),
-        ("[job.a]\nschedule = '0 3 * * *'\n", &["1:6 a job with neither `command` nor `enqueue`"]),
+        (
+            "[job.a]\nschedule = '0 3 * * *'\n",
+            &["1:6 a job with none of `command`, `enqueue` and `spool`"],
+        ),
         ("[job.a]\ncommand = ['x']\n", &["1:6 job `a` has no `schedule`"]),
         ("[job.a]\nschedule = 5\ncommand = ['x']\n", &["2:12 expected a text, found a number"]),
         ("[job.a]\nschedule = ''\ncommand = ['x']\n", &["2:13 a schedule with no fields"]),
@@ -518,7 +524,7 @@ fn what_is_not_a_job() {
     assert_eq!(
         far.diagnostics[0].help.as_deref(),
         Some(
-            "expected `[daemon]`, `[api]`, `[queue]` and tables such as `[job.NAME]` and `[hook.NAME]`"
+            "expected `[daemon]`, `[api]`, `[queue]` and tables such as `[job.NAME]`, `[hook.NAME]` and `[spool.NAME]`"
         )
     );
     let key = load(&Format::Toml, "[job.a]\nschedul = '0 3 * * *'\ncommand = ['x']\n");
@@ -537,7 +543,7 @@ fn every_fault_of_a_file_at_once_and_in_order() {
             "3:11 a command line needs `shell = true`",
             "4:8 expected a text, found a number",
             "5:1 unknown key `time`",
-            "6:6 a job with neither `command` nor `enqueue`",
+            "6:6 a job with none of `command`, `enqueue` and `spool`",
             "7:17 `x` is not a duration",
             "8:13 `61` is outside the minute field",
         ],
@@ -625,11 +631,11 @@ fn damage_in_one_job_buries_no_other() {
         &[
             "2:15 this string is never closed",
             "3:6 job `b` has no `schedule`",
-            "3:6 a job with neither `command` nor `enqueue`",
+            "3:6 a job with none of `command`, `enqueue` and `spool`",
             "4:1 unknown key `nope`",
             "6:15 this string is never closed",
             "7:6 job `d` has no `schedule`",
-            "7:6 a job with neither `command` nor `enqueue`",
+            "7:6 a job with none of `command`, `enqueue` and `spool`",
             "8:1 unknown key `nope`",
         ],
     );

@@ -23,6 +23,7 @@ mod log_file;
 mod patient;
 mod queue;
 mod slots;
+mod spool;
 pub mod view;
 mod why;
 
@@ -300,6 +301,7 @@ fn router(handle: Handle) -> Router {
         .route("/reload", post(handlers::reload))
         .route("/stop", post(handlers::stop))
         .route("/clock/accept", post(handlers::accept_clock));
+    let api = api.nest("/spools", spool::router());
     let api = api.merge(queue::router(&handle));
     Router::new()
         .route("/metrics", get(expected::metrics))

@@ -12,6 +12,7 @@
 pub(crate) mod clock;
 mod control;
 mod definitions;
+mod errand;
 mod event_loop;
 mod handle;
 mod hooks;
@@ -24,6 +25,7 @@ mod queue;
 mod reload;
 mod runs;
 mod socket;
+mod spool;
 mod start;
 mod sync;
 mod sync_queue;
@@ -36,6 +38,7 @@ use kron_state::Lock;
 
 pub use handle::{Gone, Handle, ReloadFailure, ReloadView};
 pub(crate) use queue::QueueHandle;
+pub(crate) use spool::SpoolShared;
 
 use crate::log::{Log, LogFormat, told};
 use crate::machine::{Entry, ExitReason, Level};

@@ -11,4 +11,6 @@ pub mod machine;
 mod metrics;
 pub mod options;
 mod queue;
+mod random;
+mod spool;
 mod web;

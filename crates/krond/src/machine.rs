@@ -36,6 +36,8 @@ use std::time::Duration;
 use kron_config::Hook;
 use kron_core::UtcSecond;
 use kron_state::{Change, DeliveryId, RunId};
+
+use crate::random::Random;
 use serde_json::{Map, Value};
 
 pub use self::event::{
@@ -100,7 +102,7 @@ pub struct Machine {
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
     /// The state of the generator of run ids.
-    random: u64,
+    random: Random,
     clock: Clock,
     generation: u64,
     machine_id: String,
@@ -176,7 +178,7 @@ impl Machine {
             timers: BTreeSet::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
-            random: boot.seed,
+            random: Random::of(boot.seed),
             clock: Clock::new(now),
             generation: 0,
             machine_id: boot.machine_id,
@@ -354,18 +356,10 @@ impl Machine {
         }
     }
 
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
     /// The next of the run ids. They come from a seeded generator, so that a simulation repeats.
     fn new_run_id(&mut self) -> RunId {
         loop {
-            let id = RunId::from_bits(self.next_random());
+            let id = RunId::from_bits(self.random.next());
             if !self.runs.contains_key(&id) && !self.standby.contains(&id) {
                 return id;
             }

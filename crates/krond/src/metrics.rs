@@ -4,6 +4,7 @@
 //! documents. Every thread may count; nobody waits.
 
 mod queue;
+mod spool;
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use kron_state::Change;
 
 use crate::machine::told_as;
 pub(crate) use queue::QueueMetrics;
+pub(crate) use spool::{SpoolMetrics, write as write_spools};
 
 /// What a daemon has counted.
 #[derive(Debug, Default)]
@@ -65,15 +67,30 @@ impl<const N: usize> Histogram<N> {
 
     fn write(&self, out: &mut String, name: &str, help: &str, bounds_s: &[f64; N]) -> fmt::Result {
         describe(out, name, help, "histogram")?;
+        self.write_labelled(out, name, "", bounds_s)
+    }
+
+    /// One series of a histogram; `labels` are as in `a="1",b="2"`, or nothing.
+    fn write_labelled(
+        &self,
+        out: &mut String,
+        name: &str,
+        labels: &str,
+        bounds_s: &[f64; N],
+    ) -> fmt::Result {
+        let (before, alone) = match labels {
+            "" => (String::new(), String::new()),
+            labels => (format!("{labels},"), format!("{{{labels}}}")),
+        };
         let mut total = 0;
         for (bound, count) in bounds_s.iter().zip(&self.counts) {
             total += count.load(Ordering::Relaxed);
-            writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {total}")?;
+            writeln!(out, "{name}_bucket{{{before}le=\"{bound}\"}} {total}")?;
         }
         total += self.beyond.load(Ordering::Relaxed);
-        writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {total}")?;
+        writeln!(out, "{name}_bucket{{{before}le=\"+Inf\"}} {total}")?;
         let sum_s = Duration::from_micros(self.sum_us.load(Ordering::Relaxed)).as_secs_f64();
-        writeln!(out, "{name}_sum {sum_s}\n{name}_count {total}")
+        writeln!(out, "{name}_sum{alone} {sum_s}\n{name}_count{alone} {total}")
     }
 }
 

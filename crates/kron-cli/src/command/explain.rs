@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kron_config::{Action, Job};
+use kron_config::{Action, SpoolDrop};
 use kron_core::{
     Attempt, Coverage, Decision, DecisionRecord, Dst, Gap, Request, Schedule, Seconds, Side,
     Timing, Treatment, UtcSecond, tzdb_version,
@@ -18,22 +18,44 @@ use crate::text::{clock_face, count, signed, weekday, write_table};
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let (timing, job) = jobs::select(&args.job)?;
     let at = jobs::time("--at", args.at.as_deref())?;
-    let Some(nominal) = period_at(&timing, at) else {
-        if args.format == OutputFormat::Text {
+    let origin = job.as_ref().map(|job| job.origin.to_string());
+    let action = job.as_ref().map(|job| &job.action);
+    explain(&Subject { timing: &timing, origin, action }, at, ("--at", args.format), out)
+}
+
+/// What is explained.
+pub(crate) struct Subject<'a> {
+    pub(crate) timing: &'a Timing,
+    /// Where it is defined.
+    pub(crate) origin: Option<String>,
+    /// What it does, where that is known here.
+    pub(crate) action: Option<&'a Action>,
+}
+
+/// Explains the period at a time that was given as an argument.
+pub(crate) fn explain(
+    subject: &Subject<'_>,
+    at: UtcSecond,
+    (argument, format): (&'static str, OutputFormat),
+    out: &mut dyn Write,
+) -> Result<Exit, Failure> {
+    let timing = subject.timing;
+    let Some(nominal) = period_at(timing, at) else {
+        if format == OutputFormat::Text {
             writeln!(out, "nothing: this schedule has no period at or after {at}")?;
         }
         return Ok(Exit::No);
     };
     let placement = timing.placement();
-    let (decision, attempts) = placement.trace(nominal).map_err(Failure::argument("--at"))?;
+    let (decision, attempts) = placement.trace(nominal).map_err(Failure::argument(argument))?;
     let coverage = placement.coverage(nominal).unwrap_or(Coverage {
         allowed: Vec::new(),
         allowed_seconds: 0,
         window_seconds: 1,
         acceptance: 0.0,
     });
-    let story = Story { timing: &timing, job: job.as_ref(), at, decision, attempts, coverage };
-    match args.format {
+    let story = Story { subject, timing, at, decision, attempts, coverage };
+    match format {
         OutputFormat::Text => story.write_text(out)?,
         OutputFormat::Json => {
             serde_json::to_writer(&mut *out, &story.json())?;
@@ -59,8 +81,8 @@ fn period_at(timing: &Timing, t: UtcSecond) -> Option<UtcSecond> {
 }
 
 struct Story<'a> {
+    subject: &'a Subject<'a>,
     timing: &'a Timing,
-    job: Option<&'a Job>,
     /// The time asked about.
     at: UtcSecond,
     decision: Decision,
@@ -78,12 +100,22 @@ struct StoryRecord {
     /// The type that a job enqueues which runs nothing itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     enqueues: Option<String>,
+    /// The task that a job puts into a spool which runs nothing itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spools: Option<SpoolsRecord>,
     request: Request,
     decision: DecisionRecord,
     nominal_local: String,
     dst: DstRecord,
     coverage: CoverageRecord,
     candidates: Vec<CandidateRecord>,
+}
+
+#[derive(Serialize)]
+struct SpoolsRecord {
+    spool: String,
+    #[serde(rename = "type")]
+    task_type: String,
 }
 
 #[derive(Serialize)]
@@ -146,9 +178,17 @@ impl Story<'_> {
 
     /// The type that the job enqueues, if it does.
     fn enqueues(&self) -> Option<&str> {
-        match &self.job?.action {
+        match self.subject.action? {
             Action::Enqueue(enqueue) => Some(&enqueue.job_type),
-            Action::Program(_) | Action::Shell { .. } => None,
+            Action::Program(_) | Action::Shell { .. } | Action::Spool(_) => None,
+        }
+    }
+
+    /// What the job puts into a spool, if it does.
+    fn spools(&self) -> Option<&SpoolDrop> {
+        match self.subject.action? {
+            Action::Spool(drop) => Some(drop),
+            Action::Program(_) | Action::Shell { .. } | Action::Enqueue(_) => None,
         }
     }
 
@@ -161,8 +201,12 @@ impl Story<'_> {
             at_in_window: self.is_open(),
             dropped: self.dropped(),
             expression: self.timing.to_string(),
-            defined_at: self.job.map(|job| job.origin.to_string()),
+            defined_at: self.subject.origin.clone(),
             enqueues: self.enqueues().map(str::to_owned),
+            spools: self.spools().map(|drop| SpoolsRecord {
+                spool: drop.spool.to_string(),
+                task_type: drop.task_type.to_string(),
+            }),
             request: Request::of(placement, self.decision.nominal),
             decision: DecisionRecord::of(placement, &self.decision),
             nominal_local: placement.zone().wall_at(self.decision.nominal).to_string(),
@@ -205,11 +249,14 @@ impl Story<'_> {
         let zone = placement.zone();
         let local = |t: UtcSecond| format!("{} {}", weekday(t, zone), zone.wall_at(t));
         writeln!(out, "{}: {}", placement.identity(), self.timing)?;
-        if let Some(job) = self.job {
-            writeln!(out, "defined at {}", job.origin)?;
+        if let Some(origin) = &self.subject.origin {
+            writeln!(out, "defined at {origin}")?;
         }
         if let Some(job_type) = self.enqueues() {
             writeln!(out, "enqueues `{job_type}`")?;
+        }
+        if let Some(SpoolDrop { spool, task_type, .. }) = self.spools() {
+            writeln!(out, "puts a task of type `{task_type}` into spool `{spool}`")?;
         }
         if self.timing.policy.suspend {
             writeln!(out, "suspended: until that is lifted, no period runs")?;

@@ -82,9 +82,13 @@ fn write_job(out: &mut dyn Write, job: &JobView, daemon: &StatusView) -> Result<
             if words != definition.expression {
                 tell("", words);
             }
-            match &definition.enqueues {
-                Some(job_type) => tell("enqueues", format!("a job of type `{job_type}`")),
-                None => tell("command", command_line(&definition.command)),
+            match (&definition.enqueues, &definition.spools) {
+                (Some(job_type), _) => tell("enqueues", format!("a job of type `{job_type}`")),
+                (None, Some(what)) => {
+                    let (spool, task_type) = what.split_once('/').unwrap_or((what, "?"));
+                    tell("spools", format!("a task of type `{task_type}` into `{spool}`"));
+                }
+                (None, None) => tell("command", command_line(&definition.command)),
             }
             if let Some(user) = &definition.user {
                 tell("user", user.clone());

@@ -30,7 +30,7 @@ fn escaped(character: char) -> String {
 }
 
 /// A part of a table's name, in quotes where it needs them.
-pub(super) fn key(name: &str) -> String {
+pub(crate) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }

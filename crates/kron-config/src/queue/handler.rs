@@ -1,8 +1,8 @@
-//! Reading a table `[queue.handler.TYPE]`.
+//! Reading a table `[queue.handler.TYPE]` or `[spool.NAME.handler.TYPE]`.
 //!
-//! A handler is a command or an endpoint, and the keys that go with one do not go with the other.
-//! What it does not say about retries stays open until every file is read, since the table `[queue]`
-//! may stand in any of them.
+//! A handler is a command or an endpoint, and the keys that go with one do not go with the other; a
+//! spool's is a command. What it does not say about retries stays open until every file is read,
+//! since the table `[queue]` or `[spool.NAME]` may stand in any of them.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use crate::settings::Settings;
 use crate::value::{self, Value, wrong_kind};
 use crate::web::{self, Headers};
 
-/// The keys of a handler.
-pub(crate) const KEYS: [&str; 23] = [
+/// The keys of a handler of the queue.
+const KEYS: [&str; 23] = [
     "command",
     "shell",
     "user",
@@ -63,6 +63,49 @@ const OF_WEB: [&str; 3] = ["headers", "token_file", "allow_private"];
 /// Exit codes that may be listed: there are no more.
 const SKIP_CODES_MAX: usize = 255;
 
+/// Whose handler it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Queue,
+    Spool,
+}
+
+impl Owner {
+    /// What the owner is called.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Owner::Queue => "queue",
+            Owner::Spool => "spool",
+        }
+    }
+
+    /// What its handlers are called.
+    pub(crate) const fn handler(self) -> &'static str {
+        match self {
+            Owner::Queue => "handler",
+            Owner::Spool => "spool's handler",
+        }
+    }
+
+    /// What the types of its handlers are called.
+    pub(crate) const fn type_word(self) -> &'static str {
+        match self {
+            Owner::Queue => "job type",
+            Owner::Spool => "task type",
+        }
+    }
+
+    /// The keys of its handlers.
+    pub(crate) fn keys(self) -> Vec<&'static str> {
+        KEYS.into_iter().filter(|key| !self.lacks(key)).collect()
+    }
+
+    /// Whether this is a key of handlers, and not of this owner's.
+    pub(crate) fn lacks(self, key: &str) -> bool {
+        self == Owner::Spool && (key == "url" || OF_WEB.contains(&key))
+    }
+}
+
 /// What a handler says about retries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnRetry {
@@ -73,25 +116,26 @@ pub(crate) struct OwnRetry {
 }
 
 impl OwnRetry {
-    /// What holds for it: its own, else the queue's.
-    pub(super) fn over(self, queue: RetrySettings) -> RetrySettings {
+    /// What holds for it: its own, else its owner's.
+    pub(crate) fn over(self, owner: RetrySettings) -> RetrySettings {
         RetrySettings {
-            retries_max: self.retries_max.unwrap_or(queue.retries_max),
-            lost_retries_max: self.lost_retries_max.unwrap_or(queue.lost_retries_max),
-            backoff: self.backoff.unwrap_or(queue.backoff),
-            backoff_max: self.backoff_max.unwrap_or(queue.backoff_max),
+            retries_max: self.retries_max.unwrap_or(owner.retries_max),
+            lost_retries_max: self.lost_retries_max.unwrap_or(owner.lost_retries_max),
+            backoff: self.backoff.unwrap_or(owner.backoff),
+            backoff_max: self.backoff_max.unwrap_or(owner.backoff_max),
         }
     }
 
     /// Whether it says anything about how long to wait.
-    pub(super) fn has_backoff(self) -> bool {
+    pub(crate) fn has_backoff(self) -> bool {
         self.backoff.is_some() || self.backoff_max.is_some()
     }
 }
 
 /// A handler in the making.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Draft {
+    owner: Owner,
     /// Every key that was given, sound or not, and where its value stands.
     given: Vec<(&'static str, Range<usize>)>,
     settings: Settings,
@@ -105,7 +149,23 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Applies `key = value`; the key is one of [`KEYS`].
+    /// A handler that says nothing yet.
+    pub(crate) fn of(owner: Owner) -> Draft {
+        Draft {
+            owner,
+            given: Vec::new(),
+            settings: Settings::default(),
+            url: None,
+            headers: Headers::default(),
+            token_file: None,
+            allow_private: false,
+            skip_codes: Vec::new(),
+            workers_max: None,
+            retry: OwnRetry::default(),
+        }
+    }
+
+    /// Applies `key = value`; the key is one of [`Owner::keys`].
     pub(crate) fn set(
         &mut self,
         key: &'static str,
@@ -175,12 +235,17 @@ impl Draft {
                 return None;
             }
             (false, false) => {
-                let message =
-                    format!("handler `{}` has neither `command` nor `url`", excerpt(job_type));
-                findings.push(
-                    Finding::configuration(span.clone(), message)
-                        .help("as in `command = [\"/usr/bin/resize\"]` or `url = \"https://…\"`"),
-                );
+                let (lacks, help) = match self.owner {
+                    Owner::Queue => (
+                        "has neither `command` nor `url`",
+                        "as in `command = [\"/usr/bin/resize\"]` or `url = \"https://…\"`",
+                    ),
+                    Owner::Spool => {
+                        ("has no `command`", "as in `command = [\"/usr/local/bin/send-mail\"]`")
+                    }
+                };
+                let message = format!("handler `{}` {lacks}", excerpt(job_type));
+                findings.push(Finding::configuration(span.clone(), message).help(help));
                 return None;
             }
         };

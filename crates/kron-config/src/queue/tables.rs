@@ -9,12 +9,12 @@ use std::ops::Range;
 use kron_core::Finding;
 use kron_core::finding::excerpt;
 
-use super::handler::OwnRetry;
+use super::handler::{OwnRetry, Owner};
 use super::{Handler, QueueSettings, QueueWebhook, RetrySettings};
 use crate::source::Location;
 
-/// Handlers that a set of files may have.
-const HANDLERS_MAX: usize = 1_000;
+/// Handlers that a set of files may have for the queue, or for one spool.
+pub(crate) const HANDLERS_MAX: usize = 1_000;
 /// Webhooks that a set of files may have.
 const WEBHOOKS_MAX: usize = 64;
 /// Types without a handler that are told; further ones would be warnings too many.
@@ -76,18 +76,7 @@ impl QueueTables {
             Kind::Handler => (&mut self.handler_places, HANDLERS_MAX),
             Kind::Webhook => (&mut self.webhook_places, WEBHOOKS_MAX),
         };
-        if let Some(first) = places.get(name) {
-            let message = format!("{word} `{}` is defined twice", excerpt(name));
-            return Err(Finding::configuration(name_span.clone(), message).help(format!(
-                "it is first defined at {first}; {word}s are unique over all files"
-            )));
-        }
-        if places.len() == count_max {
-            let message = format!("more than {count_max} {word}s");
-            return Err(Finding::validation(name_span.clone(), message));
-        }
-        places.insert(name.into(), place);
-        Ok(())
+        take_name(places, count_max, word, name, place, name_span)
     }
 
     pub(crate) fn add_handler(&mut self, handler: Handler, retry: OwnRetry) {
@@ -125,15 +114,13 @@ impl QueueTables {
             return (None, found);
         }
         let mut settings = self.settings;
-        found.extend(wait.and_then(|place| Some((place, too_long(settings.retry, "[queue]")?))));
+        found.extend(wait.zip(too_long(settings.retry, "[queue]", Owner::Queue)));
         for (mut handler, retry) in self.handlers.into_values() {
             handler.retry = retry.over(settings.retry);
             if retry.has_backoff() {
                 let table = format!("[queue.handler.{}]", handler.job_type);
                 let place = self.handler_places.get(handler.job_type.as_str()).cloned();
-                found.extend(
-                    place.and_then(|place| Some((place, too_long(handler.retry, &table)?))),
-                );
+                found.extend(place.zip(too_long(handler.retry, &table, Owner::Queue)));
             }
             settings.handlers.push(handler);
         }
@@ -150,8 +137,30 @@ impl QueueTables {
     }
 }
 
+/// Takes the name of a table that `word` says the kind of, unless it is taken or there are too many.
+pub(crate) fn take_name(
+    places: &mut HashMap<Box<str>, Location>,
+    count_max: usize,
+    word: &str,
+    name: &str,
+    place: Location,
+    name_span: &Range<usize>,
+) -> Result<(), Finding> {
+    if let Some(first) = places.get(name) {
+        let message = format!("{word} `{}` is defined twice", excerpt(name));
+        return Err(Finding::configuration(name_span.clone(), message)
+            .help(format!("it is first defined at {first}; {word}s are unique over all files")));
+    }
+    if places.len() == count_max {
+        let message = format!("more than {count_max} {word}s");
+        return Err(Finding::validation(name_span.clone(), message));
+    }
+    places.insert(name.into(), place);
+    Ok(())
+}
+
 /// A first wait beyond the longest would be cut in silence.
-fn too_long(retry: RetrySettings, table: &str) -> Option<Finding> {
+pub(crate) fn too_long(retry: RetrySettings, table: &str, owner: Owner) -> Option<Finding> {
     if retry.backoff <= retry.backoff_max {
         return None;
     }
@@ -159,7 +168,9 @@ fn too_long(retry: RetrySettings, table: &str) -> Option<Finding> {
         "`backoff` of `{table}` is {}, longer than its `backoff_max`, {}",
         retry.backoff, retry.backoff_max
     );
-    let help =
-        "where it is not given, a handler's `backoff_max` is the queue's, and the queue's 1h";
+    let owner = owner.as_str();
+    let help = format!(
+        "where it is not given, a handler's `backoff_max` is the {owner}'s, and the {owner}'s 1h"
+    );
     Some(Finding::validation(0..0, message).help(help))
 }

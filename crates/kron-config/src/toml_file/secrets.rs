@@ -6,8 +6,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::queue::{self, handler, webhook};
-use crate::{hook, web};
+use crate::queue::handler::Owner;
+use crate::queue::{self, webhook};
+use crate::{hook, spool, web};
 
 /// The places of values in which secrets stand, or may stand: headers, addresses with a key in them,
 /// and whatever has a key that nobody knows, such as the `secret` of one who should write
@@ -19,19 +20,43 @@ pub(super) fn secrets(root: &DeTable<'_>) -> Vec<Range<usize>> {
             "hook" => look_in_each(value, &hook::KEYS, &mut found),
             "api" => look_in(value, &queue::API_KEYS, &mut found),
             "queue" => {
-                let keys: Vec<&str> =
-                    queue::KEYS.into_iter().chain(["handler", "webhook"]).collect();
-                look_in(value, &keys, &mut found);
-                let kinds = [("handler", &handler::KEYS[..]), ("webhook", &webhook::KEYS)];
-                for (kind, keys) in kinds {
-                    let tables = value.get_ref().as_table().and_then(|table| table.get(kind));
-                    tables.into_iter().for_each(|tables| look_in_each(tables, keys, &mut found));
+                let handler = ("handler", &*Owner::Queue.keys());
+                look_below(
+                    value,
+                    &queue::KEYS,
+                    &[handler, ("webhook", &webhook::KEYS)],
+                    &mut found,
+                );
+            }
+            "spool" => {
+                let handler = ("handler", &*Owner::Spool.keys());
+                match value.get_ref() {
+                    DeValue::Table(spools) => spools.values().for_each(|spool| {
+                        look_below(spool, &spool::KEYS, &[handler], &mut found);
+                    }),
+                    _ => add_leaves(value, &mut found),
                 }
             }
             _ => {}
         }
     }
     found
+}
+
+/// Looks at a table that has `keys`, and at those below it that each stand under a word and a name.
+fn look_below(
+    table: &Spanned<DeValue<'_>>,
+    keys: &[&str],
+    below: &[(&str, &[&str])],
+    found: &mut Vec<Range<usize>>,
+) {
+    let words = below.iter().map(|(word, _)| *word);
+    let known: Vec<&str> = keys.iter().copied().chain(words).collect();
+    look_in(table, &known, found);
+    for (word, keys) in below {
+        let tables = table.get_ref().as_table().and_then(|table| table.get(*word));
+        tables.into_iter().for_each(|tables| look_in_each(tables, keys, found));
+    }
 }
 
 /// Looks at the tables in a table.

@@ -3,19 +3,26 @@
 use std::ops::Range;
 
 /// The parts of a header that say whose tables follow, unquoted: `job` and `a` of both `[job.a]` and
-/// `[job."a".env]`; of the queue's headers, where handlers lie deeper, the first three.
+/// `[job."a".env]`; of the queue's and spools' headers, where handlers lie deeper, the first three and
+/// four.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Name([String; 3]);
+pub(super) struct Name(Parts);
+
+type Parts = [String; 4];
 
 impl Name {
     /// How many parts count, after this first one.
     fn parts_max(first: &str) -> usize {
-        if first == "queue" { 3 } else { 2 }
+        match first {
+            "queue" => 3,
+            "spool" => 4,
+            _ => 2,
+        }
     }
 
     /// Whether it is one of the daemon's tables, and not a job's.
     pub(super) fn is_of_daemon(&self) -> bool {
-        matches!(self.0[0].as_str(), "daemon" | "hook" | "queue" | "api")
+        matches!(self.0[0].as_str(), "daemon" | "hook" | "queue" | "api" | "spool")
     }
 
     /// Whether it is one of the queue's tables.
@@ -23,10 +30,16 @@ impl Name {
         self.0[0] == "queue"
     }
 
-    /// The type whose handler it is.
-    pub(super) fn handler(&self) -> Option<&str> {
-        let [first, second, third] = &self.0;
+    /// The type whose handler in the queue it is.
+    pub(super) fn queue_handler(&self) -> Option<&str> {
+        let [first, second, third, _] = &self.0;
         (first == "queue" && second == "handler" && !third.is_empty()).then_some(third)
+    }
+
+    /// The spool one of whose tables it is; an empty name when it is of all, `[spool]`.
+    pub(super) fn spool(&self) -> Option<&str> {
+        let [first, second, ..] = &self.0;
+        (first == "spool").then_some(second)
     }
 
     /// Whether it is the tables of a job.
@@ -36,11 +49,11 @@ impl Name {
 
     /// What its tables are called that must stand together.
     pub(super) fn kept_together(&self) -> &'static str {
-        match [&*self.0[0], &*self.0[1], &*self.0[2]] {
-            ["daemon" | "api", ..] | ["queue", _, ""] => "its keys",
+        match self.0.each_ref().map(String::as_str) {
+            ["daemon" | "api", ..] | ["queue", _, "", _] | ["spool", .., ""] => "its keys",
             ["hook", ..] => "the tables of a hook",
-            ["queue", "webhook", _] => "the tables of a webhook",
-            ["queue", ..] => "the tables of a handler",
+            ["queue", "webhook", ..] => "the tables of a webhook",
+            ["queue" | "spool", ..] => "the tables of a handler",
             _ => "the tables of a job",
         }
     }
@@ -122,7 +135,7 @@ impl<'t> Iterator for Sections<'t> {
 
 /// Whether a line is plainly the header of a table that Kron knows, and not an array's item.
 fn is_own_header(line: &str) -> bool {
-    ["[job.", "[hook.", "[daemon]", "[queue.", "[queue]", "[api]"]
+    ["[job.", "[hook.", "[daemon]", "[queue.", "[queue]", "[api]", "[spool."]
         .iter()
         .any(|header| line.starts_with(header))
 }
@@ -131,7 +144,7 @@ fn is_own_header(line: &str) -> bool {
 fn section_name(header: &str) -> (Name, &str) {
     // A list of tables, as in `[[job.a.enqueue.params.files]]`, belongs to its job like any other.
     let header = header.strip_prefix('[').unwrap_or(header);
-    let mut parts = <[String; 3]>::default();
+    let mut parts = Parts::default();
     let mut part = 0;
     let mut quote = None;
     let mut characters = header.char_indices();

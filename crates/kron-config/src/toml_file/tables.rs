@@ -1,4 +1,5 @@
-//! The daemon's tables of a TOML job file: its own, its hooks, the queue and the API.
+//! The daemon's tables of a TOML job file: its own, its hooks, the queue and the API. Those of spools
+//! are read with what is shared from here.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,31 +12,97 @@ use toml::de::{DeTable, DeValue};
 use super::Document;
 use super::values::{in_file_order, setting_value};
 use crate::load::{Loader, check_name};
+use crate::queue::handler::{self, OwnRetry, Owner};
 use crate::queue::tables::Kind;
-use crate::queue::{self, handler, webhook};
+use crate::queue::{self, Handler, webhook};
+use crate::source::Location;
 use crate::value::Value;
-use crate::{daemon, hook};
+use crate::{daemon, hook, spool};
 
-/// Applies a key of a table.
-type Set = fn(&mut Loader, &'static str, &Value<'_>, &Range<usize>) -> Result<(), Finding>;
-
-type Key<'k, 'a> = &'k Spanned<Cow<'a, str>>;
+pub(super) type Key<'k, 'a> = &'k Spanned<Cow<'a, str>>;
 type Entry<'k, 'a> = (Key<'k, 'a>, &'k Spanned<DeValue<'a>>);
+
+/// A table whose keys are merged over all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table<'n> {
+    Daemon,
+    Api,
+    Queue,
+    Spool(&'n str),
+}
+
+impl Table<'_> {
+    /// Its header without the brackets.
+    fn title(self) -> String {
+        match self {
+            Table::Daemon => "daemon".to_owned(),
+            Table::Api => "api".to_owned(),
+            Table::Queue => "queue".to_owned(),
+            Table::Spool(name) => format!("spool.{}", excerpt(name)),
+        }
+    }
+
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Table::Daemon => &daemon::KEYS,
+            Table::Api => &queue::API_KEYS,
+            Table::Queue => &queue::KEYS,
+            Table::Spool(_) => &spool::KEYS,
+        }
+    }
+
+    /// The tables below it.
+    fn below(self) -> &'static [&'static str] {
+        match self {
+            Table::Daemon | Table::Api => &[],
+            Table::Queue => &["handler", "webhook"],
+            Table::Spool(_) => &["handler"],
+        }
+    }
+
+    /// Notes that a key stands at `place`, or says where it was given before.
+    fn define(
+        self,
+        loader: &mut Loader,
+        key: &'static str,
+        place: Location,
+    ) -> Result<(), Location> {
+        match self {
+            Table::Daemon => loader.define_key("daemon", key, place),
+            Table::Api => loader.define_key("api", key, place),
+            Table::Queue => loader.define_key("queue", key, place),
+            Table::Spool(name) => loader.spools().define_key(name, key, place),
+        }
+    }
+
+    /// Applies `key = value`.
+    fn set(
+        self,
+        loader: &mut Loader,
+        key: &'static str,
+        value: &Value<'_>,
+        span: &Range<usize>,
+    ) -> Result<(), Vec<Finding>> {
+        let result = match self {
+            Table::Daemon => loader.daemon().set(key, value, span),
+            Table::Api => loader.daemon().api.set(key, value, span),
+            Table::Queue => loader.queue().settings().set(key, value, span),
+            Table::Spool(name) => return loader.spools().set(name, key, value, span),
+        };
+        result.map_err(|finding| vec![finding])
+    }
+}
 
 impl Document<'_> {
     pub(super) fn load_daemon(&self, loader: &mut Loader, table: &DeTable<'_>) {
         for entry in in_file_order(table) {
-            self.load_key(loader, "daemon", &daemon::KEYS, entry, |loader, key, value, span| {
-                loader.daemon().set(key, value, span)
-            });
+            self.load_key(loader, Table::Daemon, entry);
         }
     }
 
     pub(super) fn load_api(&self, loader: &mut Loader, table: &DeTable<'_>) {
         for entry in in_file_order(table) {
-            self.load_key(loader, "api", &queue::API_KEYS, entry, |loader, key, value, span| {
-                loader.daemon().api.set(key, value, span)
-            });
+            self.load_key(loader, Table::Api, entry);
         }
     }
 
@@ -45,14 +112,7 @@ impl Document<'_> {
                 "handler" => Kind::Handler,
                 "webhook" => Kind::Webhook,
                 _ => {
-                    let entry = (key, value);
-                    self.load_key(
-                        loader,
-                        "queue",
-                        &queue::KEYS,
-                        entry,
-                        |loader, key, value, at| loader.queue().settings().set(key, value, at),
-                    );
+                    self.load_key(loader, Table::Queue, (key, value));
                     continue;
                 }
             };
@@ -72,34 +132,33 @@ impl Document<'_> {
         }
     }
 
-    /// Reads a key of a table of which there is one.
-    fn load_key(
+    /// Reads a key of a table whose keys are merged over all files.
+    pub(super) fn load_key(
         &self,
         loader: &mut Loader,
-        table: &'static str,
-        keys: &[&'static str],
+        table: Table<'_>,
         (key, value): Entry<'_, '_>,
-        set: Set,
     ) {
-        let word = key.get_ref().as_ref();
+        let (word, keys, title) = (key.get_ref().as_ref(), table.keys(), table.title());
         let Some(known) = keys.iter().copied().find(|known| *known == word) else {
-            let message = format!("unknown key `{}` of `[{table}]`", excerpt(word));
-            let all = format!("the keys of `[{table}]` are {}", keys.join(", "));
-            let tables = if table == "queue" { &["handler", "webhook"][..] } else { &[] };
-            let near = keys.iter().chain(tables).copied();
+            let message = format!("unknown key `{}` of `[{title}]`", excerpt(word));
+            let all = format!("the keys of `[{title}]` are {}", keys.join(", "));
+            let near = keys.iter().chain(table.below()).copied();
             let finding = Finding::configuration(key.span(), message).nearest(word, near, all);
             return self.report(loader, finding);
         };
         let place = self.source.location(self.place(key.span()).start);
-        let result = match loader.define_key(table, known, place) {
-            Ok(()) => set(loader, known, &setting_value(value.get_ref()), &value.span()),
-            Err(first) => Err(Finding::configuration(
-                key.span(),
-                format!("`{known}` of `[{table}]` is defined twice"),
-            )
-            .help(format!("it is first defined at {first}; keys are unique over all files"))),
+        let result = match table.define(loader, known, place) {
+            Ok(()) => table.set(loader, known, &setting_value(value.get_ref()), &value.span()),
+            Err(first) => Err(vec![
+                Finding::configuration(
+                    key.span(),
+                    format!("`{known}` of `[{title}]` is defined twice"),
+                )
+                .help(format!("it is first defined at {first}; keys are unique over all files")),
+            ]),
         };
-        if let Err(finding) = result {
+        for finding in result.err().into_iter().flatten() {
             self.report(loader, finding);
         }
     }
@@ -108,7 +167,7 @@ impl Document<'_> {
     fn load_named(&self, loader: &mut Loader, kind: Kind, name: Key<'_, '_>, table: &DeTable<'_>) {
         let word = name.get_ref().as_ref();
         let sound_name = match kind {
-            Kind::Handler => queue::check_job_type(word, &name.span()),
+            Kind::Handler => queue::check_type(Owner::Queue.type_word(), word, &name.span()),
             Kind::Webhook => check_name("webhook", word, &name.span()),
         };
         let place = self.source.location(self.place(name.span()).start);
@@ -116,15 +175,7 @@ impl Document<'_> {
         let mut findings: Vec<Finding> = named.err().into_iter().collect();
         match kind {
             Kind::Handler => {
-                let mut draft = handler::Draft::default();
-                for entry in in_file_order(table) {
-                    if let Some((key, value, span)) =
-                        known("handler", &handler::KEYS, entry, &mut findings)
-                    {
-                        draft.set(key, &value, &span, &mut findings);
-                    }
-                }
-                let made = draft.finish(word, &name.span(), loader, &mut findings);
+                let made = Self::read_handler(loader, Owner::Queue, name, table, &mut findings);
                 if let (Some((handler, retry)), true) = (made, findings.is_empty()) {
                     loader.queue().add_handler(handler, retry);
                 }
@@ -146,6 +197,31 @@ impl Document<'_> {
             }
         }
         self.report_in_order(loader, findings);
+    }
+
+    /// Reads what a handler of the queue or of a spool says.
+    pub(super) fn read_handler(
+        loader: &mut Loader,
+        owner: Owner,
+        name: Key<'_, '_>,
+        table: &DeTable<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Option<(Handler, OwnRetry)> {
+        let keys = owner.keys();
+        let mut draft = handler::Draft::of(owner);
+        for (key, value) in in_file_order(table) {
+            let word = key.get_ref().as_ref();
+            if owner.lacks(word) {
+                let message = format!("unknown key `{word}` of a {}", owner.handler());
+                let help = format!("a {} is a command", owner.handler());
+                findings.push(Finding::configuration(key.span(), message).help(help));
+            } else if let Some((key, value, span)) =
+                known(owner.handler(), &keys, (key, value), findings)
+            {
+                draft.set(key, &value, &span, findings);
+            }
+        }
+        draft.finish(name.get_ref(), &name.span(), loader, findings)
     }
 
     pub(super) fn load_hook(
@@ -181,7 +257,7 @@ impl Document<'_> {
     }
 
     /// Reports what was found about one table, in the order of the text.
-    fn report_in_order(&self, loader: &mut Loader, mut findings: Vec<Finding>) {
+    pub(super) fn report_in_order(&self, loader: &mut Loader, mut findings: Vec<Finding>) {
         findings.sort_by_key(|finding| finding.span.start);
         for finding in findings {
             self.report(loader, finding);

@@ -80,7 +80,11 @@ fn definition(definition: &machine::Definition) -> DefinitionView {
         command: job.action.to_argv(),
         enqueues: match &job.action {
             Action::Enqueue(settings) => Some(settings.job_type.to_string()),
-            Action::Program(_) | Action::Shell { .. } => None,
+            Action::Program(_) | Action::Shell { .. } | Action::Spool(_) => None,
+        },
+        spools: match &job.action {
+            Action::Spool(drop) => Some(format!("{}/{}", drop.spool, drop.task_type)),
+            Action::Program(_) | Action::Shell { .. } | Action::Enqueue(_) => None,
         },
         user: job.execution.user.clone(),
         description: job.description.as_deref().map(str::to_owned),

@@ -83,6 +83,7 @@ pub(super) async fn metrics(State(handle): State<Handle>) -> Result<Response, Fa
             let _ = queue.metrics.write(&mut out, &statistics);
         }
     }
+    let _ = handle.spools().write_metrics(&mut out);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response())
 }
 

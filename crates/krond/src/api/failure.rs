@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use kron_core::Category;
 use kron_core::finding::excerpt;
 
-use super::view::ProblemView;
+use super::view::{ProblemView, SpoolView};
 use crate::daemon::{Gone, ReloadFailure};
 use crate::machine::Refusal;
 
@@ -60,6 +60,26 @@ impl Failure {
     pub(super) fn no_queue() -> Failure {
         Failure::new(StatusCode::NOT_FOUND, Category::Configuration, "this daemon has no queue")
             .hint("a table `[queue]` in its configuration makes one, with its next start")
+    }
+
+    pub(super) fn no_such_spool(name: &str, names: &[String]) -> Failure {
+        let message = format!("no spool `{}`", excerpt(name));
+        let failure = Failure::new(StatusCode::NOT_FOUND, Category::Configuration, message);
+        match names {
+            [] => failure.hint("a table `[spool.NAME]` in the configuration makes one"),
+            names => failure.hint(format!("there are {}", names.join(", "))),
+        }
+    }
+
+    /// A spool that rests, or is not open yet.
+    pub(super) fn spool_closed(spool: &SpoolView) -> Failure {
+        let why = spool.error.as_deref().unwrap_or("it is being opened");
+        let message = format!("the spool `{}` is not open: {why}", excerpt(&spool.name));
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, Category::System, message)
+    }
+
+    pub(super) fn conflict(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::CONFLICT, Category::Validation, message)
     }
 
     /// Who asks whether to expect more hears when to come again.

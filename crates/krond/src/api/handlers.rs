@@ -364,7 +364,9 @@ fn segment(identity: Identity) -> Result<String, Failure> {
 }
 
 /// The body of a request; an empty one stands for every default.
-fn order<T: for<'de> Deserialize<'de>>(body: Result<Bytes, BytesRejection>) -> Result<T, Failure> {
+pub(super) fn order<T: for<'de> Deserialize<'de>>(
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, Failure> {
     let body = body.map_err(|rejection| Failure::bad_request(rejection.body_text()))?;
     let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
     serde_json::from_slice(text)

@@ -111,6 +111,9 @@ pub struct DefinitionView {
     /// The type of the job that it puts into the queue, where it has no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enqueues: Option<String>,
+    /// The spool into which it drops tasks, and their type, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spools: Option<String>,
     /// The user it runs as; the daemon's own when absent.
     pub user: Option<String>,
     /// What it is for.
@@ -359,4 +362,61 @@ pub struct ProblemView {
     /// More, as it is to be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<String>,
+}
+
+/// The spools of a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolsView {
+    /// Them, in the order of their names.
+    pub spools: Vec<SpoolView>,
+}
+
+/// One spool as the daemon has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolView {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub dir: String,
+    /// How many of its tasks run at once.
+    pub workers_max: u32,
+    /// Tasks that wait, those that are not due among them.
+    pub pending: usize,
+    /// Tasks that wait for their time.
+    pub delayed: usize,
+    /// Tasks that wait for a handler of their type.
+    pub unhandled: usize,
+    /// Tasks that run.
+    pub running: usize,
+    /// Why nothing of it is started, if so.
+    pub error: Option<String>,
+}
+
+/// What is to be removed from a spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpoolPurge {
+    /// How long ago a task has ended at least, in seconds.
+    pub older_than_s: u64,
+    /// Whether things that were set aside are meant, and not completed tasks.
+    #[serde(default)]
+    pub rejected: bool,
+}
+
+/// What was removed from a spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolPurged {
+    /// Completed tasks.
+    pub completed: usize,
+    /// Things that were set aside.
+    pub rejected: usize,
+    /// Temporary files that nobody had finished.
+    pub temporary: usize,
+}
+
+/// A task that waits again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolRetried {
+    /// Its id.
+    pub task_id: String,
 }

@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
 use super::clock;
+use super::errand::Errand;
 use super::handle::{ReloadFailure, ReloadView, Shared};
 use super::hooks::{Hooks, Telling};
 use super::inbox::{Arrived, Asked, Done, Inbox, NewDefinitions, WriteFailure};
@@ -22,10 +23,11 @@ use super::launch::Launchers;
 use super::logs::Task;
 use super::notify;
 use super::poll::{Poll, Ready};
-use super::queue::{Errand, QueueWorks};
+use super::queue::QueueWorks;
 use super::reload;
 use super::runs::{Runs, Step};
 use super::socket::SocketFile;
+use super::spool::{Adopted, SpoolWorks};
 use super::sync::SyncPool;
 use super::sync_queue::Order;
 use crate::log::Log;
@@ -33,6 +35,7 @@ use crate::machine::{
     Action, Entry, Event, ExitReason, Launch, Level, Machine, Now, Reply, Request, RequestId,
     StartFailure, StopMode, Ticket,
 };
+use crate::queue::time::Believed;
 
 /// How often a sign of life is left, and chores are looked after. It only dates a crash for
 /// `kron why`; nothing that is due waits for it.
@@ -61,6 +64,9 @@ pub(super) struct EventLoop {
     pub(super) shared: Arc<Shared>,
     pub(super) socket: SocketFile,
     pub(super) queue: Option<QueueWorks>,
+    pub(super) spools: SpoolWorks,
+    /// The time as the queue and the spools believe it.
+    pub(super) believed: Arc<Believed>,
     pub(super) log: Log,
     pub(super) own: Own,
 }
@@ -78,10 +84,8 @@ pub(super) struct Own {
     /// Whether definitions were loaded since memory was last given back.
     has_loaded: bool,
     exit: Option<ExitReason>,
-    /// Whether the queue has something against leaving.
-    queue_busy: bool,
-    /// What adopted runs brought before anybody knew whose they are.
-    early: Vec<Step>,
+    /// Whether the queue or a spool has something against leaving.
+    others_busy: bool,
 }
 
 /// Who waits for a reply.
@@ -111,63 +115,94 @@ impl EventLoop {
             if let Some(event) = self.next_event()? {
                 let now = clock::now();
                 let actions = self.machine.handle(now, event);
+                // Before anybody hears of a stop, so that nobody who has heard is taken a job from.
+                self.stop_others();
                 self.perform(now, actions);
             }
-            self.run_queue();
+            self.run_others();
         }
     }
 
-    /// Lets the queue go on, and does for it what only the loop can.
-    pub(super) fn run_queue(&mut self) {
-        let Some(queue) = &mut self.queue else { return };
-        queue.set_clock_held(self.machine.is_clock_held());
+    /// Lets the queue and the spools know how the daemon is stopping, if it is.
+    fn stop_others(&mut self) {
         if let Some(mode) = self.machine.stopping() {
-            queue.stop(mode, self.shared.queue.as_ref());
-            if queue.may_leave() && std::mem::take(&mut self.own.queue_busy) {
-                self.machine.set_others_busy(false);
-                let synchronised = kron_exec::clock_is_synchronised();
-                self.own.events.push_back(Event::Tick { synchronised });
+            if let Some(queue) = &mut self.queue {
+                queue.stop(mode, self.shared.queue.as_ref());
             }
+            self.spools.stop(mode);
         }
-        for errand in queue.work(&self.shared.settings()) {
-            match errand {
-                Errand::Launch(start) => {
-                    self.runs.launching_queued(&start);
-                    self.launchers.order_queued(start, self.shared.settings());
+    }
+
+    /// Lets the queue and the spools go on, and does for them what only the loop can.
+    pub(super) fn run_others(&mut self) {
+        self.believed.set_held(self.machine.is_clock_held());
+        match self.machine.stopping() {
+            Some(_) => {
+                let may_leave = self.queue.as_ref().is_none_or(QueueWorks::may_leave);
+                if may_leave && self.spools.may_leave() && std::mem::take(&mut self.own.others_busy)
+                {
+                    self.machine.set_others_busy(false);
+                    let synchronised = kron_exec::clock_is_synchronised();
+                    self.own.events.push_back(Event::Tick { synchronised });
                 }
-                Errand::LetGo(run) => {
-                    let steps = self.runs.release(&mut self.poll, &run);
-                    self.walk(steps);
-                }
-                Errand::Abandon(run) => {
-                    let steps = self.runs.abandon(&mut self.poll, &run);
-                    self.walk(steps);
-                }
-                Errand::End(run, urgency) => self.runs.end(&run, urgency),
-                Errand::Acknowledge(run) => {
-                    let steps = self.runs.acknowledge(&mut self.poll, &run);
-                    self.walk(steps);
-                }
-                Errand::Tell(event) => self.own.events.push_back(event),
             }
+            None if !self.own.others_busy && (self.queue.is_some() || !self.spools.is_empty()) => {
+                self.own.others_busy = true;
+                self.machine.set_others_busy(true);
+            }
+            None => {}
+        }
+        let settings = self.shared.settings();
+        let mut errands = self.spools.work();
+        errands.extend(self.queue.iter_mut().flat_map(|queue| queue.work(&settings)));
+        for errand in errands {
+            self.carry_out(errand);
+        }
+    }
+
+    fn carry_out(&mut self, errand: Errand) {
+        match errand {
+            Errand::Launch(launching) => {
+                self.runs.launching_other(&launching);
+                self.launchers.order_other(launching, self.shared.settings());
+            }
+            Errand::LetGo(run) => {
+                let steps = self.runs.release(&mut self.poll, &run);
+                self.walk(steps);
+            }
+            Errand::Abandon(run) => {
+                let steps = self.runs.abandon(&mut self.poll, &run);
+                self.walk(steps);
+            }
+            Errand::End(run, urgency) => self.runs.end(&run, urgency),
+            Errand::Acknowledge(run) => {
+                let steps = self.runs.acknowledge(&mut self.poll, &run);
+                self.walk(steps);
+            }
+            Errand::Tell(event) => self.own.events.push_back(event),
         }
     }
 
     /// Goes on with the queue's runs that an earlier daemon began.
     pub(super) fn resume_queue(&mut self, recovered: Recovered) {
+        let mut early = Vec::new();
         for claimed in &recovered.adopted {
-            let steps = self.runs.adopt_queued(&mut self.poll, claimed);
-            self.own.early.extend(steps);
+            early.extend(self.runs.adopt_queued(&mut self.poll, claimed));
         }
         if let Some(queue) = &mut self.queue {
             queue.resume(recovered);
-            self.own.queue_busy = true;
-            self.machine.set_others_busy(true);
         }
         // Only now does the dispatcher know whose these are.
-        let steps = std::mem::take(&mut self.own.early);
-        self.walk(steps);
-        self.run_queue();
+        self.walk(early);
+        self.run_others();
+    }
+
+    /// Goes on with a spool's runs that an earlier daemon began; its attendant knows them already.
+    pub(super) fn resume_spooled(&mut self, adopted: &[Adopted]) {
+        for adopted in adopted {
+            let steps = self.runs.adopt_spooled(&mut self.poll, adopted);
+            self.walk(steps);
+        }
     }
 
     /// Lets go of everything but the control socket's file.
@@ -188,8 +223,9 @@ impl EventLoop {
         }
         let now = clock::now();
         self.poll.arm(now, self.machine.next_wakeup())?;
-        if let Some(queue) = &self.queue {
-            self.poll.arm_queue(queue.sleep())?;
+        let others = self.queue.as_ref().map(QueueWorks::sleep);
+        if let Some(sleep) = others.into_iter().chain(self.spools.sleep()).min() {
+            self.poll.arm_others(sleep)?;
         }
         for ready in self.poll.wait()? {
             self.take(ready)?;
@@ -207,15 +243,10 @@ impl EventLoop {
                 let synchronised = kron_exec::clock_is_synchronised();
                 self.own.events.push_back(Event::Tick { synchronised });
                 // The clock may have been set.
-                if let Some(queue) = &mut self.queue {
-                    queue.tick();
-                }
+                self.tick_others();
             }
-            Ready::Queue => {
-                if let Some(queue) = &mut self.queue {
-                    queue.tick();
-                }
-            }
+            Ready::Others => self.tick_others(),
+            Ready::Spools => self.spools.watched(),
             Ready::Chores => self.chores()?,
             Ready::Signals => {
                 while let Some(signal) = self.poll.signal() {
@@ -229,6 +260,13 @@ impl EventLoop {
             }
         }
         Ok(())
+    }
+
+    fn tick_others(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.tick();
+        }
+        self.spools.tick();
     }
 
     fn signalled(&mut self, signal: Signal) {
@@ -326,6 +364,10 @@ impl EventLoop {
                     queue.done(done);
                 }
             }
+            Done::Spool(number, done) => {
+                let adopted = self.spools.done(number, done);
+                self.resume_spooled(&adopted);
+            }
             Done::Loaded(new) => self.loaded(*new),
         }
     }
@@ -357,6 +399,7 @@ impl EventLoop {
                     .with("message", "whether there is a queue changes with the next start"),
             ),
         }
+        self.spools.reconfigure(&new.settings.spools);
         self.shared.set_settings(new.settings);
         let view = ReloadView { job_count: new.jobs.len(), diagnostics: new.diagnostics };
         let request = new.reply.map(|reply| self.wait_for(Waiter::Reload(reply, view)));
@@ -424,9 +467,12 @@ impl EventLoop {
         }
     }
 
-    /// Gives the queue what a job wants done.
+    /// Gives the queue or a spool what a job wants done.
     fn hand_over(&mut self, launch: &Launch) {
         let result = match &self.queue {
+            _ if matches!(launch.definition.job.action, kron_config::Action::Spool(_)) => {
+                self.spools.hand_over(launch)
+            }
             Some(queue) => queue.hand_over(launch),
             None => Err(StartFailure {
                 category: Category::Execution,
@@ -476,6 +522,7 @@ impl EventLoop {
     /// Tells whoever's run it is about.
     fn tell(&mut self, event: Event) {
         match (&mut self.queue, event.run()) {
+            (_, Some(run)) if self.spools.owns(run) => self.spools.run_event(event),
             (Some(queue), Some(run)) if queue.owns(run) => queue.run_event(event),
             _ => self.own.events.push_back(event),
         }
@@ -503,6 +550,7 @@ impl EventLoop {
         if let (Some(queue), Some(settings)) = (&mut self.queue, &self.shared.settings().queue) {
             queue.tidy(settings);
         }
+        self.spools.chores();
         self.poll.arm_chores(CHORES_INTERVAL)
     }
 }

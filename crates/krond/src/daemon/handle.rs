@@ -16,6 +16,7 @@ use super::inbox::{Asked, Wake};
 use super::logs;
 use super::queue::QueueHandle;
 use super::reload::{Order, Origin};
+use super::spool::SpoolsHandle;
 use crate::api::EndedRuns;
 use crate::machine::{Reply, Request};
 use crate::metrics::Metrics;
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<Metrics>,
     /// The queue, where the configuration has one.
     pub(super) queue: Option<QueueHandle>,
+    /// The spools.
+    pub(super) spools: SpoolsHandle,
     /// What somebody on the network must bear to be trusted.
     pub(super) token: RwLock<Option<Arc<str>>>,
 }
@@ -150,6 +153,11 @@ impl Handle {
     /// The queue, if the daemon has one.
     pub(crate) fn queue(&self) -> Option<&QueueHandle> {
         self.shared.queue.as_ref()
+    }
+
+    /// The spools, if the daemon has any.
+    pub(crate) fn spools(&self) -> &SpoolsHandle {
+        &self.shared.spools
     }
 
     /// The state directory.

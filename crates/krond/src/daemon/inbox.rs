@@ -20,6 +20,7 @@ use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 use super::handle::{ReloadFailure, ReloadView};
 use super::queue::QueueDone;
 use super::socket::SocketError;
+use super::spool::{SpoolDone, SpoolNumber};
 use crate::machine::{Reply, Request, StartFailure, Ticket};
 
 /// Requests that may wait for the loop; further ones wait in their connections.
@@ -43,10 +44,12 @@ pub(super) enum Done {
     RunRead { run: RunId, result: Result<RunRead, String> },
     /// A hook was told, or could not be.
     Told { id: DeliveryId, result: Result<(), String> },
-    /// What a job wants done is in the queue, or could not be put there.
+    /// What a job wants done is in the queue or a spool, or could not be put there.
     HandedOver { run: RunId, result: Result<String, StartFailure> },
     /// Something of the queue's.
     Queue(QueueDone),
+    /// Something of a spool's.
+    Spool(SpoolNumber, SpoolDone),
     /// Definitions were read and are sound.
     Loaded(Box<NewDefinitions>),
 }

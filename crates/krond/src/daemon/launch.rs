@@ -20,6 +20,7 @@ use kron_state::RealDirectory;
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgroups};
 
+use super::errand::Launching;
 use super::inbox::{Done, Results};
 use super::logs;
 use super::worker;
@@ -27,6 +28,7 @@ use crate::log::told;
 use crate::machine::{Launch, StartFailure};
 use crate::queue::dispatcher::Start;
 use crate::queue::{self, artifacts};
+use crate::spool;
 
 /// Threads that start supervisors. Each mostly waits for the kernel.
 const THREADS: usize = 4;
@@ -85,6 +87,8 @@ enum Order {
     Job(Launch),
     /// A job of the queue's.
     Queued(Box<Start>),
+    /// A task of a spool's.
+    Spooled(Box<spool::attendant::Launch>),
 }
 
 impl Launchers {
@@ -108,6 +112,10 @@ impl Launchers {
                             let result = start_queued(&queued, &settings, &host);
                             (queued.run, result)
                         }
+                        Order::Spooled(spooled) => {
+                            let result = start_spooled(&spooled, &settings, &host);
+                            (spooled.run, result)
+                        }
                     };
                     results.send(Done::Launched { run, result });
                 }
@@ -121,9 +129,13 @@ impl Launchers {
         let _ = self.sender.send((Order::Job(launch), settings));
     }
 
-    /// Starts a job of the queue's.
-    pub(super) fn order_queued(&self, start: Box<Start>, settings: Arc<DaemonSettings>) {
-        let _ = self.sender.send((Order::Queued(start), settings));
+    /// Starts a job of the queue's or a task of a spool's.
+    pub(super) fn order_other(&self, launching: Launching, settings: Arc<DaemonSettings>) {
+        let order = match launching {
+            Launching::Queued(start) => Order::Queued(start),
+            Launching::Spooled(launch) => Order::Spooled(launch),
+        };
+        let _ = self.sender.send((order, settings));
     }
 }
 
@@ -139,6 +151,20 @@ fn start_queued(
     let artifacts = artifacts::prepare(&host.state_dir, start.claimed.run.run_id, owner)
         .map_err(|error| failure(Category::System, "prepare artifacts", told(&error)))?;
     let plan = queue::plan::plan(start, settings, host, &account, &artifacts);
+    host.launcher
+        .launch(&plan)
+        .map_err(|error| failure(launch_category(&error), "launch", told(&error)))
+}
+
+fn start_spooled(
+    launch: &spool::attendant::Launch,
+    settings: &DaemonSettings,
+    host: &Host,
+) -> Result<Supervisor, StartFailure> {
+    let execution = &launch.handler.execution;
+    let account = find_account(execution.user.as_deref(), execution.group.as_deref())
+        .map_err(|error| failure(account_category(&error), "look up user", told(&error)))?;
+    let plan = spool::plan::plan(launch, settings, host, &account);
     host.launcher
         .launch(&plan)
         .map_err(|error| failure(launch_category(&error), "launch", told(&error)))

@@ -34,8 +34,9 @@ const BOOT: u64 = 1;
 const CHORES: u64 = 2;
 const SIGNALLED: u64 = 3;
 const INBOX: u64 = 4;
-const QUEUE: u64 = 5;
-const FIRST_RUN: u64 = 6;
+const OTHERS: u64 = 5;
+const SPOOLS: u64 = 6;
+const FIRST_RUN: u64 = 7;
 
 /// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +47,10 @@ pub(super) enum Ready {
     Boot,
     /// It is time for chores.
     Chores,
-    /// The queue wants to be woken.
-    Queue,
+    /// The queue or a spool wants to be woken.
+    Others,
+    /// Something has happened in the directory of a spool.
+    Spools,
     /// There are signals.
     Signals,
     /// Another thread has something.
@@ -67,7 +70,7 @@ pub(super) struct Poll {
     wall: TimerFd,
     boot: TimerFd,
     chores: TimerFd,
-    queue: TimerFd,
+    others: TimerFd,
     signals: SignalFd,
     /// What the timers are armed for; `None` when that must be done anew.
     armed_wall: Option<Option<UtcSecond>>,
@@ -89,7 +92,7 @@ impl Poll {
         let wall = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
         let boot = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         let chores = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-        let queue = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
+        let others = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         let signals = SignalFd::with_flags(
             &SIGNALS.into_iter().collect(),
             SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
@@ -98,7 +101,7 @@ impl Poll {
         epoll.add(&wall, readable(WALL))?;
         epoll.add(&boot, readable(BOOT))?;
         epoll.add(&chores, readable(CHORES))?;
-        epoll.add(&queue, readable(QUEUE))?;
+        epoll.add(&others, readable(OTHERS))?;
         epoll.add(&signals, readable(SIGNALLED))?;
         epoll.add(wake, readable(INBOX))?;
         Ok(Poll {
@@ -106,7 +109,7 @@ impl Poll {
             wall,
             boot,
             chores,
-            queue,
+            others,
             signals,
             armed_wall: None,
             armed_boot: None,
@@ -120,6 +123,11 @@ impl Poll {
         self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
         self.next_token += 1;
         Ok(Token(token))
+    }
+
+    /// Watches what tells of the spools' directories.
+    pub(super) fn watch_spools(&self, fd: impl AsFd) -> nix::Result<()> {
+        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, SPOOLS))
     }
 
     /// Watches it no longer. To be called while it is still open.
@@ -156,9 +164,9 @@ impl Poll {
         relative(&self.chores, after)
     }
 
-    /// Arms the timer of the queue.
-    pub(super) fn arm_queue(&self, after: Duration) -> nix::Result<()> {
-        relative(&self.queue, after)
+    /// Arms the timer of the queue and the spools.
+    pub(super) fn arm_others(&self, after: Duration) -> nix::Result<()> {
+        relative(&self.others, after)
     }
 
     /// Sleeps until something happens.
@@ -186,12 +194,13 @@ impl Poll {
                     let _ = self.chores.wait();
                     Ready::Chores
                 }
-                QUEUE => {
-                    let _ = self.queue.wait();
-                    Ready::Queue
+                OTHERS => {
+                    let _ = self.others.wait();
+                    Ready::Others
                 }
                 SIGNALLED => Ready::Signals,
                 INBOX => Ready::Inbox,
+                SPOOLS => Ready::Spools,
                 token => Ready::Run(Token(token)),
             });
         }

@@ -21,6 +21,7 @@ use kron_queue::{
 use kron_state::RunId;
 use tokio::sync::oneshot;
 
+use super::errand::{Errand, Launching};
 use super::inbox::{Done, Results};
 use super::launch::duration;
 use super::worker;
@@ -130,17 +131,6 @@ impl Drop for Gone<'_> {
     fn drop(&mut self) {
         self.results.send(Done::Queue(QueueDone::DirectGone(self.id)));
     }
-}
-
-/// What the loop is to do for the queue.
-#[derive(Debug)]
-pub(super) enum Errand {
-    Launch(Box<queue::dispatcher::Start>),
-    LetGo(RunId),
-    Abandon(RunId),
-    End(RunId, crate::machine::Urgency),
-    Acknowledge(RunId),
-    Tell(Event),
 }
 
 impl QueueWorks {
@@ -298,11 +288,6 @@ impl QueueWorks {
         };
         // What is not removed now is with the next tidying.
         let _ = worker::spawn("queue-tidy".to_owned(), work);
-    }
-
-    /// The scheduler does not believe the clock, or does again.
-    pub(super) fn set_clock_held(&self, held: bool) {
-        self.clock.set_held(held);
     }
 
     /// Time has passed, or something has.
@@ -476,7 +461,7 @@ impl QueueWorks {
                 }
             }
             Step::Collect(run, run_id) => self.collect(run, run_id),
-            Step::Launch(start) => return Some(Errand::Launch(start)),
+            Step::Launch(start) => return Some(Errand::Launch(Launching::Queued(start))),
             Step::LetGo(run) => return Some(Errand::LetGo(run)),
             Step::Abandon(run) => return Some(Errand::Abandon(run)),
             Step::End(run, urgency) => return Some(Errand::End(run, urgency)),

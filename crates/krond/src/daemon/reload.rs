@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::definitions::{self, DefinitionsError, Sources};
 use super::handle::{ReloadFailure, ReloadView};
 use super::inbox::{Done, NewDefinitions, Results};
-use super::{socket, start, worker};
-use crate::log::Log;
+use super::{socket, spool, start, worker};
+use crate::log::{Log, told};
 use crate::machine::{Entry, Level};
 
 /// Orders that may wait. When that many do, another signal changes nothing: definitions will be
@@ -54,6 +54,21 @@ fn serve(sources: &Sources, order: Order, results: &Results, log: Log) {
         Origin::Request(reply) => Some(reply),
     };
     match sources.load() {
+        // Who may put tasks into a spool is part of what is loaded.
+        Ok(found) if let Err(error) = spool::check_producers(&found.settings) => {
+            let message = format!("{}; the old definitions stay in force", told(&error));
+            log.write(&Entry::new(Level::Error, "reload_failed").error(
+                error.category(),
+                "reload",
+                &message,
+            ));
+            if let Some(reply) = reply {
+                // Whoever asked may have gone.
+                let failure =
+                    ReloadFailure::Unreadable { category: error.category(), message: told(&error) };
+                let _ = reply.send(Err(failure));
+            }
+        }
         Ok(found) => {
             definitions::show(log, &found.diagnostics, false);
             results.send(Done::Loaded(Box::new(NewDefinitions {

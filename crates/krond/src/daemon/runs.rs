@@ -20,14 +20,15 @@ use kron_state::{ActiveState, ExitStatus, PeriodRef, Process, RunId, RunRead, Ru
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
 use super::clock;
+use super::errand::Launching;
 use super::launch::{Nursery, category_of};
 use super::logs::ActiveRuns;
 use super::poll::{Poll, Token};
+use super::spool;
 use super::sync_queue::RunOf;
 use crate::log::Log;
 use crate::machine::{Entry, Event, Launch, Report, StartFailure, Urgency};
 use crate::metrics::Metrics;
-use crate::queue::dispatcher::Start;
 use crate::queue::{plan as queue_plan, recovery, supervised};
 
 /// All runs that this daemon knows of.
@@ -181,11 +182,16 @@ impl Runs {
         live.chosen = launch.decision.as_ref().map(|_| launch.chosen);
     }
 
-    /// A supervisor is being started for a job of the queue's.
-    pub(super) fn launching_queued(&mut self, start: &Start) {
+    /// A supervisor is being started for somebody other than the scheduler.
+    pub(super) fn launching_other(&mut self, launching: &Launching) {
         self.launching_count += 1;
-        let (identity, period) = queued(&start.claimed);
-        self.insert(start.run.clone(), identity, period, Link::Launching(Wanted::Yes));
+        let (run, (identity, period)) = match launching {
+            Launching::Queued(start) => (start.run.clone(), queued(&start.claimed)),
+            Launching::Spooled(launch) => {
+                (launch.run.clone(), spool::named(&launch.spool, &launch.found.task.id))
+            }
+        };
+        self.insert(run, identity, period, Link::Launching(Wanted::Yes));
     }
 
     /// A job of the queue's that an earlier daemon started.
@@ -198,9 +204,26 @@ impl Runs {
             live.supervisor = recovery::local(process);
         }
         live.command = claimed.run.command.as_ref().and_then(recovery::local);
-        live.executed = true;
-        live.leaves_record = true;
-        self.watch_processes(poll, &run, Then::Report)
+        self.adopt_other(poll, &run)
+    }
+
+    /// A task of a spool's that an earlier daemon started.
+    pub(super) fn adopt_spooled(&mut self, poll: &mut Poll, adopted: &spool::Adopted) -> Vec<Step> {
+        let (identity, period) = spool::named(&adopted.spool, &adopted.task);
+        let run = adopted.run.run_id.clone();
+        let live = self.insert(run.clone(), identity, period, Link::Over);
+        live.boot_id.clone_from(&adopted.run.boot_id);
+        live.supervisor = Some(adopted.run.supervisor);
+        live.command = Some(adopted.run.command);
+        self.adopt_other(poll, &run)
+    }
+
+    fn adopt_other(&mut self, poll: &mut Poll, run: &RunId) -> Vec<Step> {
+        if let Some(live) = self.live.get_mut(run) {
+            live.executed = true;
+            live.leaves_record = true;
+        }
+        self.watch_processes(poll, run, Then::Report)
     }
 
     fn insert(

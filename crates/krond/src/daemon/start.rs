@@ -5,14 +5,16 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use kron_config::{DaemonSettings, QueueSettings};
+use kron_config::{DaemonSettings, QueueSettings, SpoolSettings};
 use kron_core::{Category, UtcSecond};
 use kron_queue::{JobRun, ProcessIdentity, Queue};
+use kron_spool::SpoolError;
 use kron_state::{
     Epoch, EpochEvent, KnownRead, Lock, LockError, RealDirectory, RunId, Scan, Store, StoreError,
 };
@@ -31,6 +33,7 @@ use super::poll::Poll;
 use super::queue::QueueWorks;
 use super::runs::Runs;
 use super::socket::{self, Admission, SocketError, SocketFile};
+use super::spool::{OpenError, SpoolWorks, Surroundings};
 use super::sync::SyncPool;
 use super::sync_queue::{Order, RunOf};
 use super::{EXIT_CONFIGURATION, EXIT_LOCKED, EXIT_STATE, EXIT_SYSTEM};
@@ -42,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::options::RunOptions;
 use crate::queue::recovery;
 use crate::queue::time::Believed;
+use crate::spool::plan::spool_of;
 use crate::web;
 
 /// How many runs stand at their gates ahead of a burst at most.
@@ -81,6 +85,8 @@ pub(super) enum StartError {
     Queue(#[from] kron_queue::StoreError),
     #[error("cannot put the queue in order")]
     Recovery(#[source] kron_queue::RunError),
+    #[error("cannot use the spool `{name}`")]
+    Spool { name: String, source: OpenError },
     #[error("{0}")]
     Token(String),
     #[error("cannot listen on {address}")]
@@ -99,6 +105,7 @@ impl StartError {
             StartError::Definitions(error) => error.category(),
             StartError::Queue(error) => error.category(),
             StartError::Recovery(_) => Category::Persistence,
+            StartError::Spool { source, .. } => source.category(),
             StartError::Supervisor { .. } | StartError::Token(_) => Category::Validation,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 Category::System
@@ -113,6 +120,7 @@ impl StartError {
             StartError::Definitions(_) => "load definitions",
             StartError::Queue(_) => "open the queue",
             StartError::Recovery(_) => "recover the queue",
+            StartError::Spool { .. } => "open a spool",
             StartError::Socket(_) => "make the control socket",
             StartError::Token(_) => "read the token",
             StartError::Listen { .. } => "listen",
@@ -129,6 +137,8 @@ impl StartError {
             ),
             StartError::Lock(LockError::Store(error)) | StartError::Store(error) => error.hint(),
             StartError::Socket(error) => error.hint().map(str::to_owned),
+            StartError::Spool { source: OpenError::Spool(error), .. } => spool_hint(error),
+            StartError::Spool { .. } => None,
             StartError::Definitions(_)
             | StartError::Queue(_)
             | StartError::Recovery(_)
@@ -157,11 +167,32 @@ impl StartError {
                 _ => EXIT_STATE,
             },
             StartError::Recovery(_) => EXIT_STATE,
+            StartError::Spool { source: OpenError::Spool(SpoolError::Held { .. }), .. } => {
+                EXIT_LOCKED
+            }
+            StartError::Spool { source, .. } => match source.category() {
+                Category::Validation => EXIT_CONFIGURATION,
+                Category::System => EXIT_SYSTEM,
+                _ => EXIT_STATE,
+            },
             StartError::Supervisor { .. } | StartError::Token(_) => EXIT_CONFIGURATION,
             StartError::Socket(_) | StartError::Listen { .. } | StartError::System { .. } => {
                 EXIT_SYSTEM
             }
         }
+    }
+}
+
+/// What to do about a spool that cannot be used.
+fn spool_hint(error: &SpoolError) -> Option<String> {
+    match error {
+        SpoolError::Held { .. } => {
+            Some("one daemon has a spool at a time; give this one another `dir`".to_owned())
+        }
+        SpoolError::Refused { path, .. } => Some(format!(
+            "nobody but the daemon's user may change `{path}`; producers write into `tasks/pending` alone"
+        )),
+        _ => None,
     }
 }
 
@@ -203,6 +234,27 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         runs.iter().any(|open| crate::queue::supervised(open.run_id) == *run)
     };
     past.stale_runs.retain(|run| holds_records.as_ref().is_some_and(|runs| !of_queue(runs, run)));
+    let believed = Arc::new(Believed::new());
+    let mut spools = Vec::new();
+    for settings in &found.settings.spools {
+        let opened = SpoolWorks::open(settings, &store, &believed)
+            .map_err(|source| StartError::Spool { name: settings.name.clone(), source })?;
+        let left = &opened.recovered;
+        let of_spool = |run: &RunId| {
+            let is =
+                |task: &kron_spool::Task| task.run.as_ref().is_some_and(|it| it.run_id == *run);
+            // Of one whose fate is unknown nothing is removed.
+            let unclear = !left.undecided.is_empty() || !left.failed.is_empty();
+            unclear || left.adopted.iter().any(is)
+        };
+        past.stale_runs.retain(|run| !of_spool(run));
+        spools.push((settings.clone(), opened));
+    }
+    for run in mem::take(&mut past.stale_runs) {
+        if !is_resting(&store, &run, &found.settings.spools)? {
+            past.stale_runs.push(run);
+        }
+    }
 
     let socket_path = options.socket.clone().unwrap_or_else(|| api::socket_path(&state_dir));
     let (listener, socket) = socket::bind(&socket_path)?;
@@ -239,12 +291,12 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         Some(opened) => {
             let settings = found.settings.queue.clone().unwrap_or_default();
             let owner = own_process(&boot_id)?;
-            let clock = Arc::new(Believed::new());
+            let clock = believed.clone();
             let (works, handle) = QueueWorks::new(
                 opened.queue.clone(),
                 &settings,
                 owner,
-                results,
+                results.clone(),
                 state_dir.clone(),
                 clock.clone(),
                 log,
@@ -255,6 +307,16 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
             (Some(works), Some(recovered), Some(handle))
         }
     };
+    let (spool_works, spool_handle) = SpoolWorks::new(Surroundings {
+        results,
+        store: store.clone(),
+        state_dir: state_dir.clone(),
+        clock: believed.clone(),
+        log,
+        seed: seed()?,
+    })
+    .map_err(system("watch directories"))?;
+    poll.watch_spools(&spool_works).map_err(system("watch directories"))?;
     let shared = Arc::new(Shared {
         requests,
         wake: inbox.wake.clone(),
@@ -265,6 +327,7 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         state_dir,
         metrics: metrics.clone(),
         queue: queue_handle,
+        spools: spool_handle,
         token: RwLock::new(token),
     });
     let control = ControlServer::start(Handle::new(shared.clone()), listener, readers, log)
@@ -302,6 +365,8 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
         shared,
         socket,
         queue,
+        spools: spool_works,
+        believed,
         log,
         own: Own::alive_since(now.boot),
     };
@@ -312,6 +377,11 @@ pub(super) fn start(options: &RunOptions, log: Log) -> Result<Started, StartErro
     if let Some(recovered) = recovered {
         event_loop.resume_queue(recovered);
     }
+    for (settings, opened) in spools {
+        let adopted = event_loop.spools.add(&settings, opened);
+        event_loop.resume_spooled(&adopted);
+    }
+    event_loop.run_others();
     event_loop.chores().map_err(system("arm a timer"))?;
     // Reading the definitions and the past took more than they take now.
     kron_exec::give_back_memory();
@@ -353,6 +423,26 @@ fn resting_runs(state_dir: &Path, log: Log) -> Option<Vec<JobRun>> {
             None
         }
     }
+}
+
+/// Whether this record was left by a run of a spool that is not configured now: it may be again, and
+/// the record is kept until it is.
+///
+/// # Errors
+/// When the record cannot be read: whose it is must be known before it is removed. One that is not
+/// to be trusted is nobody's; it is not removed either, which is told.
+fn is_resting(
+    store: &Store<RealDirectory>,
+    run: &RunId,
+    spools: &[SpoolSettings],
+) -> Result<bool, StoreError> {
+    let report = match store.run_report(run) {
+        Err(StoreError::Refused { .. }) => None,
+        report => report?,
+    };
+    let identity = report.and_then(|report| report.identity);
+    let spool = identity.as_deref().and_then(spool_of);
+    Ok(spool.is_some_and(|name| spools.iter().all(|spool| spool.name != name)))
 }
 
 /// This very process.

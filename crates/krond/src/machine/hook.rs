@@ -101,7 +101,7 @@ impl Machine {
         let names: Vec<Box<str>> = wanted.map(|hook| hook.name.as_str().into()).collect();
         let mut changes = Vec::new();
         for hook in names {
-            let id = DeliveryId::from_bits(self.next_random());
+            let id = DeliveryId::from_bits(self.random.next());
             let delivery = Delivery {
                 id,
                 hook,

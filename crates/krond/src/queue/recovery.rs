@@ -44,7 +44,10 @@ fn judge(run: &JobRun, store: &Store<RealDirectory>) -> Liveness {
     let alive = [Some(supervisor), run.command.as_ref()]
         .into_iter()
         .flatten()
-        .map(is_alive)
+        .map(|process| match local(process) {
+            Some(known) => is_alive(&process.boot_id, known),
+            None => Ok(false),
+        })
         .collect::<io::Result<Vec<bool>>>();
     match alive {
         Err(_) => Liveness::Unknown,
@@ -59,9 +62,9 @@ fn judge(run: &JobRun, store: &Store<RealDirectory>) -> Liveness {
     }
 }
 
-fn is_alive(process: &ProcessIdentity) -> io::Result<bool> {
-    let Some(known) = local(process) else { return Ok(false) };
-    match Held::open(&process.boot_id, known)? {
+/// Whether the very process of that boot is alive.
+pub(crate) fn is_alive(boot_id: &str, process: Process) -> io::Result<bool> {
+    match Held::open(boot_id, process)? {
         Some(held) => Ok(!held.has_ended()?),
         None => Ok(false),
     }

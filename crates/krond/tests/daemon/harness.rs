@@ -62,7 +62,10 @@ impl World {
     pub(crate) fn configure(&self, config: &str) {
         let witness = self.dir.path().join("witness");
         let config = config.replace("{dir}", witness.to_str().unwrap());
-        fs::write(self.config_path(), config).unwrap();
+        // At once, as an editor does: whoever reads it meanwhile has the whole of the old one.
+        let written = self.dir.path().join("jobs.toml.new");
+        fs::write(&written, config).unwrap();
+        fs::rename(&written, self.config_path()).unwrap();
     }
 
     pub(crate) fn config_path(&self) -> PathBuf {
@@ -343,6 +346,21 @@ pub(crate) fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     }
 }
 
+/// The numbers of the calls in which a thread waits for another.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const WAIT_FOR_A_THREAD: &[&str] = &["202"];
+#[cfg(target_arch = "aarch64")]
+pub(crate) const WAIT_FOR_A_THREAD: &[&str] = &["98"];
+
+/// Waits until a thread waits in one of these calls.
+pub(crate) fn wait_until_blocked(thread: i32, calls: &[&str]) {
+    let path = PathBuf::from(format!("/proc/{thread}/syscall"));
+    eventually("the thread sleeps", || {
+        let call = read(&path)?;
+        calls.contains(&call.split(' ').next()?).then_some(())
+    });
+}
+
 /// A schedule that falls due once a day, this many seconds from now, and that time.
 pub(crate) fn due_in(seconds: u64) -> (String, String) {
     let at = wall_seconds() + seconds;
@@ -352,8 +370,9 @@ pub(crate) fn due_in(seconds: u64) -> (String, String) {
     (format!("{second} {minute} {hour} * * *"), nominal)
 }
 
+/// The second that the wall clock shows.
 #[expect(clippy::disallowed_methods, reason = "tests of real time ask for it")]
-fn wall_seconds() -> u64 {
+pub(crate) fn wall_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 

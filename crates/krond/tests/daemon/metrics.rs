@@ -123,7 +123,7 @@ fn an_address_that_is_taken_refuses_the_start() {
 
 #[test]
 fn a_period_that_does_not_begin_is_seen_to_be_overdue() {
-    let (schedule, nominal) = due_in(1);
+    let (schedule, nominal) = due_in(2);
     let world = World::new(&format!(
         r#"
         [job.late]

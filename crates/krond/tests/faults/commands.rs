@@ -97,7 +97,7 @@ fn what_cannot_be_started_is_unhandled_until_its_deadline_and_missed_after_it() 
 
 #[test]
 fn what_is_mended_within_its_deadline_runs_once() {
-    let (schedule, nominal) = due_in(1);
+    let (schedule, nominal) = due_in(2);
     let world = World::new(&format!(
         "[job.careful]\nschedule = \"{schedule} @policy(deadline=1h)\"\ncommand = [\"{{dir}}/late\"]\n"
     ));

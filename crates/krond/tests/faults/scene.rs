@@ -14,7 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::harness::{Krond, World, due_in, eventually, read};
+use crate::harness::{
+    Krond, WAIT_FOR_A_THREAD, World, due_in, eventually, read, wait_until_blocked,
+};
 
 /// The shell command by which a run leaves its witness.
 pub(crate) const TESTIFY: &str =
@@ -188,23 +190,11 @@ pub(crate) fn settle(world: &World, krond: &Krond) {
     wait_until_blocked(thread_named(krond, "sync-1"), WAIT_FOR_A_THREAD);
 }
 
-/// The numbers of the calls in which a thread waits.
+/// The numbers of the calls in which the loop waits.
 #[cfg(target_arch = "x86_64")]
 const WAIT_FOR_EVENTS: &[&str] = &["232", "281"];
-#[cfg(target_arch = "x86_64")]
-const WAIT_FOR_A_THREAD: &[&str] = &["202"];
 #[cfg(target_arch = "aarch64")]
 const WAIT_FOR_EVENTS: &[&str] = &["22"];
-#[cfg(target_arch = "aarch64")]
-const WAIT_FOR_A_THREAD: &[&str] = &["98"];
-
-fn wait_until_blocked(thread: i32, calls: &[&str]) {
-    let path = PathBuf::from(format!("/proc/{thread}/syscall"));
-    eventually("the thread sleeps", || {
-        let call = read(&path)?;
-        calls.contains(&call.split(' ').next()?).then_some(())
-    });
-}
 
 /// Runs every case, several at a time, and fails with all that went wrong.
 pub(crate) fn all<C: Sync + std::fmt::Display>(cases: &[C], run: impl Fn(&C) + Sync) {

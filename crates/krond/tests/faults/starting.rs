@@ -23,7 +23,7 @@ use crate::harness::{Krond, World, due_in, eventually, wait_for_permit, write_pr
 use crate::needs::{Need, left_out};
 use crate::scene::{
     CODE, TESTIFY, all, assert_tells, document_name, judge, line_of, unfinished, wait_for_witness,
-    witnesses,
+    wall_second, witnesses,
 };
 use crate::strace::{Call, Effect, Injection, Tracing, When};
 
@@ -31,6 +31,9 @@ const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS
 
 /// A run of nobody's.
 const STALE_RUN: &str = "0123456789abcdef";
+
+/// A run of a spool that is not configured.
+const RESTING_RUN: &str = "0023456789abcdef";
 
 /// What a crash left behind, to be copied.
 pub(crate) struct Crashed {
@@ -43,18 +46,7 @@ pub(crate) struct Crashed {
 
 impl Crashed {
     pub(crate) fn new() -> Crashed {
-        let (schedule, nominal) = due_in(1);
-        let wait = wait_for_permit("permit");
-        let config = format!(
-            r#"
-            [job.careful]
-            schedule = "{schedule} @policy(deadline=1h)"
-            command = "{TESTIFY}; {wait}; exit {CODE}"
-            shell = true
-            "#
-        );
-        let world = World::new(&config);
-        let mut krond = world.start();
+        let (world, mut krond, config, nominal) = running();
         krond.wait_for("started");
         eventually("the start is recorded", || world.history("careful").pop());
         wait_for_witness(&world, &nominal);
@@ -97,8 +89,18 @@ impl Crashed {
     fn tracing(&self, world: &World, injection: Option<&Injection>) -> Tracing {
         let document = document_name("careful");
         let run = format!("runs/{}", self.run_file);
-        let names =
-            ["", "lock", &document, "known.json", "runs", &run, "epochs.jsonl", "krond.sock"];
+        let stale = format!("runs/{STALE_RUN}.json");
+        let names = [
+            "",
+            "lock",
+            &document,
+            "known.json",
+            "runs",
+            &run,
+            &stale,
+            "epochs.jsonl",
+            "krond.sock",
+        ];
         Tracing::new(&world.state_dir(), &names, injection)
     }
 
@@ -122,6 +124,31 @@ impl Crashed {
             assert!(!name.ends_with(".tmp") && !name.contains("corrupt"), "{name} is left over");
         }
     }
+}
+
+/// A daemon that knows its one job, `careful`, before it falls due, with its configuration and the
+/// period; the run waits for its permit. A machine that was too slow for that gets more time: what
+/// falls due before the job is known is left.
+fn running() -> (World, Krond, String, String) {
+    for lead in [2, 4, 8, 16] {
+        let due = wall_second() + lead;
+        let (schedule, nominal) = due_in(lead);
+        let wait = wait_for_permit("permit");
+        let config = format!(
+            r#"
+            [job.careful]
+            schedule = "{schedule} @policy(deadline=1h)"
+            command = "{TESTIFY}; {wait}; exit {CODE}"
+            shell = true
+            "#
+        );
+        let world = World::new(&config);
+        let krond = world.start();
+        if wall_second() < due {
+            return (world, krond, config, nominal);
+        }
+    }
+    panic!("this machine is too slow");
 }
 
 fn collect(state_dir: &Path, below: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
@@ -191,6 +218,11 @@ fn calls(crashed: &Crashed) -> Vec<(Call, Expectation)> {
     assert!(lock < socket && noted < calls.len(), "{calls:?}");
     // Its directory is looked at first.
     let socket = socket - 1;
+    let stale = format!("S/runs/{STALE_RUN}.json");
+    for name in ["fstat", "read"] {
+        let looks = |call: &Call| call.name == name && call.about == stale;
+        assert!(calls.iter().any(looks), "{name} of the record of nobody's: {calls:?}");
+    }
     for name in ["flock", "getdents64", "fsync", "read", "unlinkat", "write", "utimensat"] {
         assert!(calls.iter().any(|call| call.name == name), "{name}: {calls:?}");
     }
@@ -279,6 +311,9 @@ fn start(crashed: &Crashed, case: &Case) {
     let world = crashed.copy();
     let tracing = crashed.tracing(&world, Some(&case.injection()));
     let mut krond = Krond::spawn(&mut tracing.around(&world.command()));
+    // Before anything is judged: what comes of it is that of this very call.
+    let hit = eventually("the call fails", || tracing.injected().into_iter().next());
+    assert_eq!((&hit.name, &hit.about), (&case.call.name, &case.call.about));
     match case.expected {
         Expected::Refused(code) => {
             let status = krond.wait();
@@ -287,6 +322,10 @@ fn start(crashed: &Crashed, case: &Case) {
             assert_tells(&line, if code == 3 { "PersistenceError" } else { "SystemError" });
             let message = line["message"].as_str().unwrap();
             assert!(message.contains(world.state_dir().to_str().unwrap()), "which file: {line}");
+            for name in [&crashed.run_file, &format!("{STALE_RUN}.json")] {
+                let path = world.state_dir().join("runs").join(name);
+                assert!(path.exists(), "{name} is removed by a start that is refused");
+            }
         }
         Expected::Told(error_type) => {
             assert_tells(&krond.wait_for("not_recorded"), error_type);
@@ -313,10 +352,45 @@ fn start(crashed: &Crashed, case: &Case) {
             assert_eq!(krond.wait().code(), Some(5));
         }
     }
-    let hit = eventually("the trace is written", || tracing.injected().into_iter().next());
-    assert_eq!((&hit.name, &hit.about), (&case.call.name, &case.call.about));
     assert_eq!(witnesses(&world).get(&crashed.nominal), Some(&1), "it ran again");
     crashed.recover(&world);
+}
+
+/// A spool that is not configured now may be again, and then needs what its runs have left. Whether
+/// a record is such a one is known only once it is read.
+#[test]
+fn what_a_run_of_a_resting_spool_left_outlasts_a_start_that_cannot_read_it() {
+    if left_out("failures of a start", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let crashed = Crashed::new();
+    all(&["openat", "fstat", "read"], |call| {
+        let world = crashed.copy();
+        let file = format!("runs/{RESTING_RUN}.json");
+        let path = world.state_dir().join(&file);
+        let mut record = world.run_records().pop().unwrap();
+        record["RunID"] = RESTING_RUN.into();
+        record["Identity"] = "spool/resting".into();
+        record.as_object_mut().unwrap().remove("Checksum");
+        write_private(&path, &record.to_string());
+
+        let (effect, when) = (Effect::Error("EIO"), When::Once(1));
+        let injection = Injection { calls: (*call).to_owned(), effect, when };
+        let names = [&*file, &format!("{RESTING_RUN}.json")];
+        let tracing = Tracing::new(&world.state_dir(), &names, Some(&injection));
+        let mut krond = Krond::spawn(&mut tracing.around(&world.command()));
+        assert_eq!(krond.wait().code(), Some(3), "{}", krond.said.join("\n"));
+        let line = line_of(&krond.said, "refused_to_start");
+        assert_tells(&line, "PersistenceError");
+        assert!(line["message"].as_str().unwrap().contains(&file), "which file: {line}");
+
+        // The others go, this one stays. A daemon that has stopped has removed all that it wanted to.
+        let krond = world.start();
+        let others = || world.run_records().into_iter().filter(|left| left["RunID"] != RESTING_RUN);
+        eventually("what nobody needs is removed", || (others().count() == 0).then_some(()));
+        krond.stop();
+        assert_eq!(crate::harness::read(&path), Some(record.to_string()));
+    });
 }
 
 /// One step of what the writing thread does during a start.

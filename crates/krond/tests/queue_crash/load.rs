@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::act::{Actor, Deed};
+use crate::chance::{Seeded, number};
 use crate::checker::{ORDERED, SKIP_CODE};
-use crate::chronicle::{Chronicle, Making, Point, SYNC, Seeded, WRITE, conclude, number};
+use crate::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude};
 use crate::harness::now;
 
 /// How long the load lasts; `KRON_QUEUE_CRASH_SECONDS` makes it longer.

@@ -16,6 +16,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod act;
+mod chance;
 mod checker;
 mod chronicle;
 mod client;

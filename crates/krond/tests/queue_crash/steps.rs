@@ -6,8 +6,9 @@
 //! says only roughly what it was for.
 
 use crate::act::{Actor, Deed, Unanswered};
+use crate::chance::number;
 use crate::checker::ORDERED;
-use crate::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude, number, queue_thread};
+use crate::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude, queue_thread};
 use crate::harness::{Krond, eventually, now};
 use crate::strace::{Follow, Strace, calls, require};
 use crate::witness::{self, FILE, Line};
