@@ -1,0 +1,136 @@
+//! How many requests a run takes, and in which order they come, by the API server's audit log.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::audit::{self, Request};
+use crate::control_plane::OPERATOR;
+use crate::scene::{Scene, in_seconds, once_at, spec, time, wait_for_clock, wall};
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+/// How many KronJobs a burst has.
+const BURST: usize = 100;
+/// How many requests the operator has under way at most, of the kind that goes first.
+const AT_ONCE: usize = 32;
+
+fn counted(calls: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    calls.iter().map(|&(call, count)| (call.to_owned(), count)).collect()
+}
+
+#[test]
+fn a_run_takes_two_requests_and_an_event_and_an_idle_kronjob_none() {
+    let scene = Scene::shared("calls");
+    let due = in_seconds(4);
+    scene.create("single", &spec(&once_at(due)));
+    scene.await_condition("single", "Ready", "True");
+    let calls = |requests: &[Request]| audit::calls(requests, OPERATOR);
+    assert_eq!(calls(&scene.requests()), counted(&[("patch kronjobs/status", 1)]), "the claim");
+
+    scene.await_status("single", "the Job succeeded", |status| {
+        (status["last"]["result"] == "succeeded").then_some(())
+    });
+    scene.await_event("single", "JobCreated");
+    // Nothing comes after.
+    wait_for_clock(wall() + SECOND * 3);
+    let requests = scene.requests();
+    let all = [("create jobs", 1), ("patch kronjobs/status", 3), ("create events", 1)];
+    assert_eq!(calls(&requests), counted(&all), "{requests:#?}");
+    let ours: Vec<&Request> = requests.iter().filter(|request| request.user == OPERATOR).collect();
+    assert!(ours.iter().all(|request| request.succeeded()), "{ours:#?}");
+    // The claim, the Job, its record; and its end.
+    let made = ours.iter().position(|request| request.resource == "jobs").unwrap();
+    let statuses = ours.iter().filter(|request| request.resource == "kronjobs/status");
+    let statuses: Vec<_> = statuses.map(|request| request.given["status"].clone()).collect();
+    assert_eq!(made, 1);
+    assert_eq!(time(&statuses[0]["next"]["periodId"]), due);
+    assert_eq!(statuses[1]["last"]["outcome"], "executed");
+    assert_eq!(statuses[1]["activeCount"], 1);
+    assert!(time(&statuses[1]["next"]["periodId"]) > due);
+    assert_eq!(statuses[2]["last"]["result"], "succeeded");
+    assert_eq!(statuses[2]["activeCount"], 0);
+}
+
+/// The Jobs of a burst, as they were asked for, with the seconds that were chosen.
+fn creations(requests: &[Request]) -> Vec<(Timestamp, Timestamp)> {
+    let created = requests.iter().filter(|request| {
+        request.resource == "jobs" && request.verb == "create" && request.succeeded()
+    });
+    let mut created: Vec<_> = created
+        .map(|request| {
+            let chosen = &request.given["metadata"]["annotations"]["kron.dev/chosen-time"];
+            (request.received, time(chosen))
+        })
+        .collect();
+    created.sort();
+    created
+}
+
+#[test]
+fn a_burst_is_made_at_once_and_told_of_afterwards() {
+    let scene = Scene::quiet("burst");
+    let mut operator = scene.start_patient_operator();
+    let due = in_seconds(10);
+    for number in 0..BURST {
+        scene.create(&format!("due-{number:03}"), &spec(&once_at(due)));
+    }
+    for number in 0..BURST {
+        scene.await_condition(&format!("due-{number:03}"), "Ready", "True");
+    }
+    assert!(wall() < due, "this machine is too slow to make {BURST} KronJobs in ten seconds");
+    for number in 0..BURST {
+        scene.await_outcome(&format!("due-{number:03}"), "executed");
+    }
+    // The log is long: it is not read more often than it must be.
+    scene.await_that("all Events are told", || {
+        let page = operator.page("/metrics")?.1;
+        let series = "kron_api_requests_total{verb=\"create\",resource=\"events\",code=\"201\"}";
+        let told = page.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        (told == Some(BURST)).then_some(())
+    });
+    let requests = scene.operator_requests();
+    let made = creations(&requests);
+    assert_eq!(made.len(), BURST, "each once: {}", operator.log_text());
+    let (first, last) = (made[0].0, made[BURST - 1].0);
+    assert!(first >= due);
+    let told = requests.iter().filter(|request| request.resource == "events");
+    let earliest = told.map(|request| request.received).min().unwrap();
+    assert!(earliest >= last, "an Event at {earliest}, before the last Job at {last}");
+    assert!(last < due + SECOND * 10, "{last}");
+    let page = operator.page("/metrics").unwrap().1;
+    assert!(page.contains("kron_outcomes_total{outcome=\"executed\"} 100"), "{page}");
+    assert!(operator.stop().success());
+}
+
+#[test]
+fn what_waited_for_an_operator_is_made_in_the_order_of_chosen_times() {
+    let scene = Scene::quiet("order");
+    let due = in_seconds(8);
+    for number in 0..BURST {
+        // Neither the order of creation nor that of names is the order of time.
+        let at = due + SECOND * i32::try_from(number * 7 % 4).unwrap();
+        let mut late = spec(&once_at(at));
+        late["policy"]["deadline"] = "1h".into();
+        scene.create(&format!("waiting-{number:03}"), &late);
+    }
+    wait_for_clock(due + SECOND * 5);
+    let mut operator = scene.start_patient_operator();
+    assert!(wall() > due);
+    for number in 0..BURST {
+        scene.await_outcome(&format!("waiting-{number:03}"), "executed");
+    }
+    let made = creations(&scene.operator_requests());
+    assert_eq!(made.len(), BURST, "{}", operator.log_text());
+    let mut sorted: Vec<Timestamp> = made.iter().map(|(_, chosen)| *chosen).collect();
+    sorted.sort();
+    for (place, (_, chosen)) in made.iter().enumerate() {
+        let first = sorted.partition_point(|known| known < chosen);
+        let last = sorted.partition_point(|known| known <= chosen);
+        // Those under way at once may overtake each other.
+        assert!(
+            place + AT_ONCE >= first && place < last + AT_ONCE,
+            "{chosen} is at {place} instead of {first} to {last}"
+        );
+    }
+    assert!(operator.stop().success());
+}

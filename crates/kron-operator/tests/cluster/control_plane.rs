@@ -1,0 +1,277 @@
+//! A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and kwok in the
+//! place of a kubelet. `tests/control-plane/build` makes the programs.
+//!
+//! One is shared by all tests of the binary, each of which takes a namespace of its own; those that
+//! stop the API server start a private one. There is no scheduler (a policy binds every pod to the
+//! one node) and no admission of service accounts. Authorization is RBAC: [`ADMIN`] may do
+//! everything, [`OPERATOR`] and [`NOBODY`] what a test's manifests say.
+//!
+//! Nothing outlives the test's process: see [`crate::process`]. `KRON_KEEP_CONTROL_PLANE=1` keeps
+//! the directory with the logs and says where it is.
+
+mod api;
+mod start;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tempfile::TempDir;
+
+pub(crate) use self::api::Api;
+use self::start::Site;
+use crate::process::{Process, remove_at_exit, wait_until};
+
+/// A user in the group `system:masters`.
+pub(crate) const ADMIN: &str = "admin";
+/// A user in the group `kron:operators`, with no rights but those a test gives.
+pub(crate) const OPERATOR: &str = "operator";
+/// A user in no group, with no rights but those a test gives.
+pub(crate) const NOBODY: &str = "nobody";
+
+/// What the name of every control plane's directory begins with.
+const PREFIX: &str = "kron-control-plane-";
+/// How long any part of it may take to start, or to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a control plane may differ in.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The controllers that run.
+    pub(crate) controllers: Vec<String>,
+    /// More arguments of kube-controller-manager.
+    pub(crate) controller_manager_args: Vec<String>,
+    /// More arguments of kube-apiserver.
+    pub(crate) apiserver_args: Vec<String>,
+}
+
+impl Default for Settings {
+    /// Everything a Job needs, without the rival `cronjob-controller`.
+    fn default() -> Settings {
+        let controllers = [
+            "job-controller",
+            "garbage-collector-controller",
+            "namespace-controller",
+            "serviceaccount-controller",
+            "ttl-after-finished-controller",
+        ];
+        Settings {
+            controllers: controllers.map(str::to_owned).to_vec(),
+            // By default it asks no more than 20 times a second, and so do bursts of Jobs pile up.
+            controller_manager_args: ["--kube-api-qps=500", "--kube-api-burst=1000"]
+                .map(str::to_owned)
+                .to_vec(),
+            apiserver_args: Vec::new(),
+        }
+    }
+}
+
+/// A running control plane. When it is dropped, nothing of it is left.
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    site: Site,
+    api: Api,
+    apiserver: Mutex<Option<Process>>,
+    /// The other programs, for as long as this lives.
+    others: [Process; 3],
+    /// Its files, removed after everything else is gone; `None` when another removes them.
+    _directory: Option<TempDir>,
+}
+
+impl ControlPlane {
+    /// The one that all tests of this binary share. Each takes a namespace of its own.
+    pub(crate) fn shared() -> &'static ControlPlane {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(ControlPlane::for_all)
+    }
+
+    /// A second one that all tests share, on which no operator runs but those that a test starts
+    /// for its own namespace.
+    pub(crate) fn quiet() -> &'static ControlPlane {
+        static QUIET: OnceLock<ControlPlane> = OnceLock::new();
+        QUIET.get_or_init(ControlPlane::for_all)
+    }
+
+    fn for_all() -> ControlPlane {
+        let root = TempDir::with_prefix(PREFIX).unwrap().keep();
+        if !kept() {
+            remove_at_exit(&root);
+        }
+        ControlPlane::start(Site::new(root, Settings::default()), None)
+    }
+
+    /// One of its own for a test that disturbs it.
+    pub(crate) fn private(settings: Settings) -> ControlPlane {
+        let directory = TempDir::with_prefix(PREFIX).unwrap();
+        let root = directory.path().to_owned();
+        let directory = if kept() {
+            drop(directory.keep());
+            None
+        } else {
+            Some(directory)
+        };
+        ControlPlane::start(Site::new(root, settings), directory)
+    }
+
+    fn start(site: Site, directory: Option<TempDir>) -> ControlPlane {
+        let etcd = site.start_etcd();
+        let (mut apiserver, api) = site.start_first_apiserver();
+        start::create_node(&api);
+        let mut controller_manager = site.launch_controller_manager();
+        let mut kwok = site.launch_kwok();
+        start::bind_pods(&mut apiserver, &api, site.minor);
+        start::await_node(&mut kwok, &api);
+        start::await_controller_manager(&mut controller_manager, site.ports.controller_manager);
+        ControlPlane {
+            site,
+            api,
+            apiserver: Mutex::new(Some(apiserver)),
+            others: [controller_manager, kwok, etcd],
+            _directory: directory,
+        }
+    }
+
+    /// Requests to the API server as [`ADMIN`].
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.site.ports.apiserver).into()
+    }
+
+    /// The certificates that the API server's is checked against, as PEM.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.path("certs/apiserver.crt")
+    }
+
+    /// What the API server has written down about requests, one JSON object a line.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.path("audit.jsonl")
+    }
+
+    /// The configuration with which a user reaches the API server.
+    pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
+        self.path(&format!("{user}.kubeconfig"))
+    }
+
+    /// The configuration with which a user reaches the API server by way of a plain HTTP address.
+    pub(crate) fn kubeconfig_through(&self, address: SocketAddr, user: &str) -> PathBuf {
+        let path = self.path(&format!("{user}-{}.kubeconfig", address.port()));
+        let cluster = json!({ "server": format!("http://{address}") });
+        start::write_kubeconfig(&path, user, &cluster);
+        path
+    }
+
+    /// A new namespace whose name begins like this.
+    pub(crate) fn namespace(&self, name: &str) -> String {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let name = format!("{name}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        self.api.post("/api/v1/namespaces", &namespace).expect(201);
+        name
+    }
+
+    /// Runs `kubectl` as [`ADMIN`].
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Output {
+        self.kubectl_as(ADMIN, args, "")
+    }
+
+    /// Runs `kubectl` as a user, with this on its standard input.
+    pub(crate) fn kubectl_as(&self, user: &str, args: &[&str], input: &str) -> Output {
+        let mut child = Command::new(self.site.programs.join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig(user))
+            .arg("--cache-dir")
+            .arg(self.path("kubectl-cache"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // One that does not read its input may be gone before it is all written.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+        child.wait_with_output().unwrap()
+    }
+
+    /// Applies manifests as [`ADMIN`], which must work.
+    pub(crate) fn apply(&self, manifests: &str) {
+        let output = self.kubectl_as(ADMIN, &["apply", "--server-side", "-f", "-"], manifests);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Waits until the audit log has everything that was answered before now.
+    ///
+    /// The API server writes a line when it has sent its answer, so a client may be faster: a last
+    /// request is made and its line waited for.
+    pub(crate) fn settle_audit_log(&self) {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let marker = format!("/api/v1/namespaces/kron-test-marker-{}-{number}", std::process::id());
+        self.api.get(&marker).expect(404);
+        let log = self.audit_log();
+        wait_until("the audit log has the last request", PATIENCE, || {
+            crate::process::read(&log).contains(&marker).then_some(())
+        });
+    }
+
+    /// Ends the API server: with `SIGTERM` in order, with `SIGKILL` without the last lines of the
+    /// audit log.
+    pub(crate) fn stop_apiserver(&self, signal: Signal) {
+        let mut process = self.apiserver.lock().unwrap().take().expect("it runs");
+        process.signal(signal);
+        process.wait(PATIENCE);
+    }
+
+    /// Starts the API server again after [`ControlPlane::stop_apiserver`], with the same address,
+    /// certificates and data.
+    pub(crate) fn start_apiserver(&self) {
+        let mut place = self.apiserver.lock().unwrap();
+        assert!(place.is_none(), "the API server runs already");
+        let mut process = self.site.launch_apiserver();
+        start::await_apiserver(&mut process, &self.api);
+        start::await_binding(&mut process, &self.api);
+        *place = Some(process);
+    }
+
+    /// Ends the API server in order and starts it again.
+    pub(crate) fn restart_apiserver(&self) {
+        self.stop_apiserver(Signal::SIGTERM);
+        self.start_apiserver();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.site.root.join(name)
+    }
+}
+
+impl Drop for ControlPlane {
+    /// A test that failed shows what a private control plane said last.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let pods = self.api.try_get("/api/v1/pods").map(|answer| answer.body);
+        let mut text = format!("pods: {:#}\n", pods.unwrap_or_default());
+        for process in &self.others {
+            text.push_str(&process.log_tail());
+        }
+        #[expect(clippy::print_stderr, reason = "captured with the output of the test")]
+        {
+            eprintln!("{text}");
+        }
+    }
+}
+
+fn kept() -> bool {
+    std::env::var_os("KRON_KEEP_CONTROL_PLANE").is_some()
+}

@@ -1,0 +1,97 @@
+//! Requests that the API server carries out although nobody hears of it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::load::Schedule;
+use super::replica::{Replica, await_leader, await_starts, pair};
+use super::verdict::Ledger;
+use super::{PATIENCE, wall};
+use crate::control_plane::ControlPlane;
+use crate::operator::install_crd;
+use crate::process::wait_until;
+use crate::proxy::{Fault, Matching, Often};
+
+/// How many answers are lost at once; more than there are KronJobs.
+const LOST: usize = 12;
+/// Watches of Jobs, and lists of them.
+const JOBS_READ: Matching = Matching { method: "GET", path_end: "/jobs", path_part: "" };
+/// The deadline of the KronJobs, by which all that was struck must have come right.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[test]
+fn lost_answers_neither_double_nor_lose_a_job() {
+    let plane = ControlPlane::quiet();
+    install_crd(plane);
+    let namespace = plane.namespace("lost-answers");
+    let schedules: Vec<Schedule> = (0..5)
+        .map(|count| Schedule::new(&namespace, &format!("answer-{count}"), 5, count))
+        .collect();
+    for schedule in &schedules {
+        schedule.create(plane);
+    }
+    let from = wall();
+    let pair = pair(plane, &namespace);
+    await_starts(&pair);
+    let leader = &pair[await_leader(plane, &pair)];
+
+    // The Job is made; its watch tells of it, or not, and then only its name is in the way.
+    lose_answers(&pair, leader, Matching::JOB_CREATION);
+    leader.proxy.inject(JOBS_READ, Fault::Drop, Often::Always);
+    leader.proxy.cut_watches();
+    wait_until("no watch of Jobs is open", PATIENCE, || {
+        (leader.proxy.open_watches() <= 1).then_some(())
+    });
+    let blind = wall();
+    lose_answers(&pair, leader, Matching::JOB_CREATION);
+    let seen = wall();
+    leader.proxy.heal();
+    // The claim is stored, or the Job recorded.
+    lose_answers(&pair, leader, Matching::STATUS);
+    leader.proxy.cut_watches();
+    lose_answers(&pair, leader, Matching::STATUS);
+    // The lease is renewed.
+    leader.proxy.inject(Matching::LEASE, Fault::SwallowAnswer, Often::Next(2));
+    wait_until("the lease was renewed", PATIENCE, || {
+        (leader.proxy.struck() >= 4 * LOST + 2).then_some(())
+    });
+    await_starts(&pair);
+    let to = wall();
+    await_jobs(plane, &schedules, to);
+
+    let ledger = Ledger::read(plane, &namespace);
+    for schedule in &schedules {
+        assert_eq!(ledger.wrong(schedule, from, to), []);
+    }
+    assert_eq!(ledger.without_claim(), []);
+    let refused = |schedule: &Schedule| {
+        let times = schedule.times(blind, seen).into_iter();
+        times.flat_map(|time| ledger.refusals(&schedule.key(time))).count()
+    };
+    let refused: usize = schedules.iter().map(refused).sum();
+    assert!(refused > 0, "Jobs were asked for again of which no answer and no watch had told");
+}
+
+/// Loses the answers to the next requests of a kind, and waits until Jobs are made after that.
+fn lose_answers(pair: &[Replica<'_>; 2], leader: &Replica<'_>, matching: Matching) {
+    let before = leader.proxy.struck();
+    leader.proxy.inject(matching, Fault::SwallowAnswer, Often::Next(LOST));
+    wait_until("answers are lost", PATIENCE, || {
+        (leader.proxy.struck() >= before + LOST).then_some(())
+    });
+    await_starts(pair);
+}
+
+/// Waits until every Job is made that was due before `to`, or its deadline is over.
+fn await_jobs(plane: &ControlPlane, schedules: &[Schedule], to: Timestamp) {
+    let over = to + DEADLINE;
+    let last = |schedule: &Schedule| schedule.times(to - Duration::from_secs(6), to).pop().unwrap();
+    wait_until("the last Jobs are there", DEADLINE * 2, || {
+        let there = |schedule: &Schedule| {
+            let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", schedule.namespace);
+            plane.api().get(&format!("{jobs}/{}", schedule.job(last(schedule)))).status == 200
+        };
+        (schedules.iter().all(there) || wall() > over).then_some(())
+    });
+}

@@ -1,0 +1,177 @@
+//! A leader that was stopped, or cut off from its lease, while another took its place.
+
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::load::Schedule;
+use super::replica::{LEASE, Replica, await_leader, await_starts, leader, pair};
+use super::verdict::Ledger;
+use super::{PATIENCE, wall};
+use crate::control_plane::ControlPlane;
+use crate::operator::install_crd;
+use crate::process::wait_until;
+use crate::proxy::{Fault, Matching, Often};
+
+/// How long a request is under way in [`a_request_that_arrives_after_another_took_over`]: longer
+/// than it takes another to lead and to make the Job.
+const UNDER_WAY: Duration = Duration::from_secs(11);
+/// How often a costly condition is looked at.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// A namespace with two replicas, of which one leads and makes Jobs.
+struct Scene<'a> {
+    plane: &'a ControlPlane,
+    namespace: String,
+    schedules: Vec<Schedule>,
+    pair: [Replica<'a>; 2],
+    leader: usize,
+    from: Timestamp,
+}
+
+impl Scene<'_> {
+    fn set(name: &str, schedules: impl FnOnce(&str) -> Vec<Schedule>) -> Scene<'static> {
+        let plane = ControlPlane::quiet();
+        install_crd(plane);
+        let namespace = plane.namespace(name);
+        let schedules = schedules(&namespace);
+        for schedule in &schedules {
+            schedule.create(plane);
+        }
+        let from = wall();
+        let pair = pair(plane, &namespace);
+        let leader = await_leader(plane, &pair);
+        wait_until("the other stands by", PATIENCE, || {
+            (pair[1 - leader].count("read") > 0).then_some(())
+        });
+        Scene { plane, namespace, schedules, pair, leader, from }
+    }
+
+    fn other(&self) -> usize {
+        1 - self.leader
+    }
+
+    /// Waits until the other leads and makes Jobs.
+    fn await_other(&self) {
+        wait_until("the other leads", PATIENCE, || {
+            (leader(self.plane, &self.pair) == Some(self.other())).then_some(())
+        });
+        wait_until("the other makes Jobs", PATIENCE, || {
+            (self.pair[self.other()].count("started") > 0).then_some(())
+        });
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger::read(self.plane, &self.namespace)
+    }
+
+    /// Every schedule is as it must be between two moments, and every Job was claimed.
+    fn check(&self, ledger: &Ledger, from: Timestamp, to: Timestamp) {
+        for schedule in &self.schedules {
+            assert_eq!(ledger.wrong(schedule, from, to), []);
+        }
+        assert_eq!(ledger.without_claim(), []);
+    }
+}
+
+/// KronJobs that are all due in one second of ten.
+fn bunch(namespace: &str) -> Vec<Schedule> {
+    let name = |count: i32| format!("bunch-{count:02}");
+    (0..20).map(|count| Schedule::new(namespace, &name(count), 10, 0)).collect()
+}
+
+/// Waits for a moment between two times of a [`bunch`] at which nothing is under way.
+fn await_quiet() {
+    wait_until("between two times", PATIENCE, || {
+        (5..=6).contains(&wall().as_second().rem_euclid(10)).then_some(())
+    });
+}
+
+#[test]
+fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
+    let mut scene = Scene::set("wakes", bunch);
+    await_starts(&scene.pair);
+    await_quiet();
+    scene.pair[scene.leader].operator.suspend();
+    scene.await_other();
+    // Past the next time of the bunch: it wakes with everything due and its claims in its memory.
+    thread::sleep(LEASE / 2);
+    let woken = wall();
+    let standing_by = scene.pair[scene.leader].count("standing_by");
+    scene.pair[scene.leader].operator.resume();
+    wait_until("it stands by", PATIENCE, || {
+        (scene.pair[scene.leader].count("standing_by") > standing_by).then_some(())
+    });
+    await_starts(&scene.pair);
+    let end = wall();
+
+    // The other is lost in turn: the one that woke knows what happened meanwhile.
+    scene.pair[scene.other()].operator.kill();
+    wait_until("the first leads again", PATIENCE, || {
+        (leader(scene.plane, &scene.pair) == Some(scene.leader)).then_some(())
+    });
+    await_starts(&scene.pair);
+    let ledger = scene.ledger();
+    let user = scene.pair[scene.leader].user;
+    assert_eq!(ledger.asked(user, woken, end), 0, "what `{user}` asked for without leading");
+    scene.check(&ledger, scene.from, end);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_from_its_lease_asks_for_nothing_once_another_leads() {
+    let scene = Scene::set("cut-off", |namespace| {
+        let name = |count: i32| format!("often-{count}");
+        (0..5).map(|count| Schedule::new(namespace, &name(count), 1, 0)).collect()
+    });
+    await_starts(&scene.pair);
+    let cut_off = wall();
+    let proxy = &scene.pair[scene.leader].proxy;
+    proxy.inject(Matching::LEASE, Fault::Drop, Often::Always);
+    scene.await_other();
+    // Several times have come.
+    for _ in 0..3 {
+        await_starts(&scene.pair);
+    }
+    let end = wall();
+    let ledger = scene.ledger();
+    let [old, new] = [scene.leader, scene.other()].map(|place| scene.pair[place].user);
+    let taken = ledger.lease_written(new, cut_off).unwrap();
+    assert!(ledger.asked(old, cut_off, taken) > 0, "`{old}` led until its lease was over");
+    assert_eq!(ledger.asked(old, taken, end), 0, "what `{old}` asked for without leading");
+    scene.check(&ledger, end, end);
+}
+
+#[test]
+fn a_request_that_arrives_after_another_took_over_makes_no_second_job() {
+    let mut scene = Scene::set("late-request", |_| Vec::new());
+    let [old, new] = [scene.leader, scene.other()];
+    let late = Fault::DelayRequest(UNDER_WAY);
+    scene.pair[old].proxy.inject(Matching::JOB_CREATION, late, Often::Next(1));
+    // Due once a minute, soon, and then after the test.
+    let due = Timestamp::from_second(wall().as_second() + 4).unwrap();
+    let offset_s = due.as_second().rem_euclid(60);
+    scene.schedules.push(Schedule::new(&scene.namespace, "once", 60, offset_s));
+    scene.schedules[0].create(scene.plane);
+    wait_until("the Job is asked for", PATIENCE, || {
+        (scene.pair[old].proxy.struck() == 1).then_some(())
+    });
+    scene.pair[old].operator.suspend();
+    scene.await_other();
+    let key = scene.schedules[0].key(due);
+    let ledger = wait_until("the late request arrives", PATIENCE, || {
+        thread::sleep(LOOK);
+        let ledger = scene.ledger();
+        (!ledger.refusals(&key).is_empty()).then_some(ledger)
+    });
+    assert_eq!(ledger.refusals(&key), [409], "it came after the Job was made");
+    scene.pair[old].operator.resume();
+    scene.pair[new].operator.kill();
+    wait_until("the first leads again", PATIENCE, || {
+        (leader(scene.plane, &scene.pair) == Some(old)).then_some(())
+    });
+    wait_until("it has planned", PATIENCE, || (scene.pair[old].count("planned") > 1).then_some(()));
+    let ledger = scene.ledger();
+    assert!(ledger.has(&scene.schedules[0], due));
+    scene.check(&ledger, scene.from, due + Duration::from_secs(1));
+}

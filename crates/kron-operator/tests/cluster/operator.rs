@@ -1,0 +1,163 @@
+//! The operator as it really is: the binary, its command line, its log.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::control_plane::ControlPlane;
+use crate::process::{Process, read, wait_until};
+
+/// How long the operator may take to begin or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running operator. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    process: Process,
+    log: PathBuf,
+    _directory: TempDir,
+}
+
+impl Drop for Operator {
+    /// What went wrong may stand in its log, which goes with it.
+    #[expect(clippy::print_stderr, reason = "captured with the output of the test")]
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("kron-operator: {}", self.process.log_tail());
+        }
+    }
+}
+
+impl Operator {
+    /// Starts the operator with this configuration and these further arguments of `run`, and does
+    /// not wait for anything.
+    pub(crate) fn start(kubeconfig: &Path, args: &[&str]) -> Operator {
+        let directory = TempDir::with_prefix("kron-operator-").unwrap();
+        let log = directory.path().join("log");
+        let mut all: Vec<String> =
+            ["run", "--log-format", "json", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
+        all.push("--kubeconfig".to_owned());
+        all.push(kubeconfig.display().to_string());
+        all.extend(args.iter().map(|&arg| arg.to_owned()));
+        let process = Process::start("kron-operator", Path::new(BINARY), &all, &log);
+        Operator { process, log, _directory: directory }
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Everything that it has logged so far. Lines that are not JSON are messages for people.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        read(&self.log)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line)))
+            .collect()
+    }
+
+    /// Everything that it has logged so far, as it is.
+    pub(crate) fn log_text(&self) -> String {
+        read(&self.log)
+    }
+
+    /// The events of this name so far.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        let mut lines = self.log();
+        lines.retain(|line| line["event"] == event);
+        lines
+    }
+
+    /// Waits for the first event of this name.
+    pub(crate) fn await_event(&mut self, event: &str, timeout: Duration) -> Value {
+        self.await_events(event, 1, timeout).remove(0)
+    }
+
+    /// Waits until there have been so many events of this name.
+    pub(crate) fn await_events(
+        &mut self,
+        event: &str,
+        count: usize,
+        timeout: Duration,
+    ) -> Vec<Value> {
+        let log = self.log.clone();
+        self.process.wait_until(&format!("{count} × event `{event}`"), timeout, || {
+            let text = read(&log);
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let found: Vec<Value> = lines.filter(|line| line["event"] == event).collect();
+            (found.len() >= count).then_some(found)
+        })
+    }
+
+    /// Where it serves health, readiness and metrics.
+    pub(crate) fn address(&mut self) -> SocketAddr {
+        let listening = self.await_event("listening", PATIENCE);
+        listening["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// A page of it: the status, and the text. `None` where it does not answer.
+    pub(crate) fn page(&mut self, path: &str) -> Option<(u16, String)> {
+        let url = format!("http://{}{path}", self.address());
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build();
+        let mut answer = config.new_agent().get(url).call().ok()?;
+        Some((answer.status().as_u16(), answer.body_mut().read_to_string().ok()?))
+    }
+
+    /// Kills it: nothing that it would do at its end happens.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it in its tracks until [`Operator::resume`].
+    pub(crate) fn suspend(&self) {
+        self.process.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on after [`Operator::suspend`].
+    pub(crate) fn resume(&self) {
+        self.process.signal(Signal::SIGCONT);
+    }
+
+    /// Asks it to end, and does not wait.
+    pub(crate) fn terminate(&self) {
+        self.process.signal(Signal::SIGTERM);
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> ExitStatus {
+        self.process.wait(timeout)
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.terminate();
+        self.wait(PATIENCE)
+    }
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_kron-operator");
+
+/// Installs the resource as `kron-operator crd` prints it, and waits until it is served.
+pub(crate) fn install_crd(plane: &ControlPlane) {
+    plane.apply(&printed_crd());
+    // Asked for here, as `kubectl wait` fails on an object that has no conditions yet.
+    wait_until("the resource is served", PATIENCE, || {
+        (plane.api().get("/apis/kron.dev/v1alpha1/kronjobs").status == 200).then_some(())
+    });
+}
+
+/// What `kron-operator crd` prints.
+pub(crate) fn printed_crd() -> String {
+    let output = Command::new(BINARY).arg("crd").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
