@@ -4,7 +4,9 @@ mod daemon;
 mod definitions;
 mod import;
 mod live;
+mod plugin;
 mod queue;
+mod spool;
 
 use std::path::PathBuf;
 
@@ -22,12 +24,20 @@ pub(crate) use self::definitions::{
 };
 pub(crate) use self::import::ImportArgs;
 pub(crate) use self::live::{TopArgs, UP_STATE_DIR, UpArgs};
+pub(crate) use self::plugin::{
+    ChoiceArgs, ClusterArgs, ManifestFormat, MigrateArgs, PluginCli, PluginCommand,
+    PluginExplainArgs, PluginForecastArgs, PluginNextArgs, PluginRunArgs, PluginWhyArgs, Token,
+};
 pub(crate) use self::queue::{
     GroupAddArgs, GroupLsArgs, GroupModeWord, GroupShowArgs, OnFailureWord, ParamsArgs,
     QueueAddArgs, QueueArgs, QueueArtifactsArgs, QueueCancelArgs, QueueCommand, QueueDirectArgs,
     QueueEditArgs, QueueGroupArgs, QueueGroupCommand, QueueJobArgs, QueueLogsArgs, QueueLsArgs,
     QueueMoveArgs, QueuePauseArgs, QueuePrioArgs, QueueResumeArgs, QueueShowArgs, QueueStatsArgs,
     QueueTopArgs, StartArgs, StateWord,
+};
+pub(crate) use self::spool::{
+    SpoolArgs, SpoolCommand, SpoolLsArgs, SpoolPlaceArgs, SpoolPurgeArgs, SpoolPutArgs,
+    SpoolRetryArgs, SpoolShowArgs, SpoolStatsArgs, TaskStateWord,
 };
 
 /// Kron decides when work runs, deterministically and explainably.
@@ -110,6 +120,8 @@ pub(crate) enum Command {
     Template(TemplateArgs),
     /// Enqueue jobs by the clock
     Schedule(ScheduleArgs),
+    /// Put tasks into directories of tasks, look at them, and start them anew
+    Spool(SpoolArgs),
     /// Write a shell's completions to standard output
     Completions(CompletionsArgs),
     /// Write a manual page to standard output, or all of them to a directory
@@ -413,7 +425,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command, such as `next` or `state reset`; `kron` itself by default
+    /// The command, such as `next`, `state reset` or `kubectl-kron next`; `kron` itself by default
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     pub(crate) command: Vec<String>,
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kron_core::UtcSecond;
+use kron_core::{Timestamp, UtcSecond};
 
 /// The present second.
 #[expect(clippy::disallowed_methods, reason = "this is the module that may ask")]
@@ -17,6 +17,11 @@ pub(crate) fn now() -> UtcSecond {
 pub(crate) fn now_unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The present moment.
+pub(crate) fn now_timestamp() -> Timestamp {
+    Timestamp::from_unix_ms(now_unix_ms()).unwrap_or_else(|| UtcSecond::MAX.into())
 }
 
 /// How long it is since this was first asked, whatever anybody does to the clock.

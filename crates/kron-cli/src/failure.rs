@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use kron_config::files::ReadError;
 use kron_core::{Category, Finding};
-use kron_state::{LockError, StoreError};
+use kron_spool::{Fault, RetryError, SpoolError, State, TaskId};
+use kron_state::{LockError, Operation, StoreError};
 
 use crate::client::ClientError;
+use crate::plugin::KubectlError;
 
 /// State is unreadable or incompatible.
 const EXIT_STATE: u8 = 3;
@@ -91,12 +93,50 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         finding: Finding,
     },
+    /// A cluster did not answer, or said no.
+    Cluster(KubectlError),
+    /// A KronJob cannot be scheduled.
+    InvalidKronJob {
+        /// Which.
+        identity: String,
+        /// What is wrong with it.
+        faults: Vec<String>,
+    },
     /// A daemon did not answer, or said no.
     Daemon(ClientError),
     /// What is recorded cannot be read.
     State(StoreError),
     /// What is recorded could not be changed.
     NotRecorded(StoreError),
+    /// No daemon says where the spool is.
+    SpoolUnknown(ClientError),
+    /// The daemon has no spool at all.
+    NoSpools,
+    /// A spool cannot be used.
+    Spool(SpoolError),
+    /// A task of a spool is not tried again.
+    NotRetried(RetryError),
+    /// Something that is no task has the name of a task's file.
+    InTheWay {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The file of a task cannot be shown as it is.
+    Unshown {
+        /// Which.
+        id: TaskId,
+        /// Why.
+        fault: Fault,
+    },
+    /// A task is completed and something else, too, so that its completion must stay.
+    Doubled {
+        /// Which.
+        id: TaskId,
+        /// What else it is.
+        state: State,
+    },
     /// A daemon holds the state directory.
     Locked {
         /// Its process.
@@ -111,9 +151,32 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         let category = match self {
-            Failure::NoSuchJob { .. } | Failure::NoSuch { .. } => return Exit::No.into(),
-            Failure::Daemon(error) => return ExitCode::from(error.exit_code()),
-            Failure::Locked { .. } => return ExitCode::from(EXIT_LOCKED),
+            Failure::NoSuchJob { .. }
+            | Failure::NoSuch { .. }
+            | Failure::NoSpools
+            | Failure::Doubled { .. }
+            | Failure::NotRetried(RetryError::NotCompleted(_) | RetryError::Succeeded(_)) => {
+                return Exit::No.into();
+            }
+            Failure::Daemon(error) | Failure::SpoolUnknown(error) => {
+                return ExitCode::from(error.exit_code());
+            }
+            Failure::Cluster(error) => return ExitCode::from(error.exit_code()),
+            Failure::InTheWay { .. } | Failure::InvalidKronJob { .. } => {
+                return Exit::Refused.into();
+            }
+            Failure::Locked { .. } | Failure::Spool(SpoolError::Held { .. }) => {
+                return ExitCode::from(EXIT_LOCKED);
+            }
+            Failure::Unshown { .. } | Failure::NotRetried(RetryError::Unfit { .. }) => {
+                return ExitCode::from(EXIT_STATE);
+            }
+            Failure::Spool(error) | Failure::NotRetried(RetryError::Spool(error)) => {
+                if is_absent(error) {
+                    return Exit::No.into();
+                }
+                spool_category(error)
+            }
             Failure::State(error) if error.category() != Category::System => {
                 return ExitCode::from(EXIT_STATE);
             }
@@ -180,6 +243,10 @@ impl fmt::Display for Failure {
                     None => Ok(()),
                 }
             }
+            Failure::Cluster(error) => error.fmt(f),
+            Failure::InvalidKronJob { identity, faults } => {
+                write!(f, "error: KronJob `{identity}` is invalid: {}", faults.join("; "))
+            }
             Failure::Daemon(error) => error.fmt(f),
             Failure::State(error) | Failure::NotRecorded(error) => {
                 write!(f, "error: {}", told(error))?;
@@ -188,6 +255,28 @@ impl fmt::Display for Failure {
                     None => Ok(()),
                 }
             }
+            Failure::SpoolUnknown(error) => write_unknown(f, error),
+            Failure::NoSpools => f.write_str(
+                "error: the daemon has no spool\nhint: a table `[spool.NAME]` in its configuration \
+                 makes one; `--dir DIR` says where one is that it does not know",
+            ),
+            Failure::Spool(error) => write_spool(f, error),
+            Failure::NotRetried(RetryError::Spool(error)) => write_spool(f, error),
+            Failure::NotRetried(error) => write!(f, "error: {error}"),
+            Failure::InTheWay { path, fault } => write!(
+                f,
+                "error: `{path}` is in the way: {fault}\nhint: the daemon that has the spool sets \
+                 it aside; then put the task again"
+            ),
+            Failure::Unshown { id, fault } => {
+                write!(f, "error: the file of task `{id}` cannot be shown: {fault}")
+            }
+            Failure::Doubled { id, state } => write!(
+                f,
+                "error: task `{id}` is completed and {state} at once, as a crash leaves it, or \
+                 whoever puts it again\nhint: the daemon that has the spool puts that in order \
+                 when it starts"
+            ),
             Failure::Locked { by_pid } => {
                 let by = by_pid.map_or(String::new(), |pid| format!(", process {pid}"));
                 write!(
@@ -204,6 +293,101 @@ pub(crate) fn told(error: &StoreError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
+    }
+}
+
+/// Says where a spool may be found when no daemon says so.
+fn write_unknown(f: &mut fmt::Formatter<'_>, error: &ClientError) -> fmt::Result {
+    let told = error.to_string();
+    match error {
+        ClientError::NotRunning { .. } | ClientError::Denied { .. } => {
+            let first = told.lines().next().unwrap_or_default();
+            write!(
+                f,
+                "{first}\nhint: `--dir DIR` says where the spool is, and no daemon is asked; \
+                 `--state-dir DIR` or `--socket PATH` say which daemon to ask"
+            )
+        }
+        ClientError::Connect { .. } | ClientError::Broken { .. } | ClientError::Refused { .. } => {
+            f.write_str(&told)
+        }
+    }
+}
+
+fn write_spool(f: &mut fmt::Formatter<'_>, error: &SpoolError) -> fmt::Result {
+    match error {
+        SpoolError::Directory(error) => write!(f, "error: {}", told(error))?,
+        SpoolError::Io { source, .. } => write!(f, "error: {error}: {source}")?,
+        error => write!(f, "error: {error}")?,
+    }
+    if matches!(error, SpoolError::Held { .. }) {
+        return f.write_str("\nhint: if a daemon has it, say `--spool NAME` and not `--dir DIR`");
+    }
+    if matches!(error, SpoolError::OwnerCannotRead { .. }) {
+        return f.write_str(
+            "\nhint: `chmod g+s` on that directory gives tasks its group, in which its owner must be",
+        );
+    }
+    if is_denied(error) {
+        return f.write_str(
+            "\nhint: a spool is for root and its daemon's user alone, but for what was opened to \
+             others; run this as one of them; `kron spool stats --spool NAME` asks the daemon",
+        );
+    }
+    if is_absent(error) {
+        return f.write_str(
+            "\nhint: the daemon makes the directories of a spool when its configuration has a \
+             table `[spool.NAME]` with `dir = \"…\"`",
+        );
+    }
+    Ok(())
+}
+
+/// Whether somebody has no right to look into a spool.
+pub(crate) fn is_denied(error: &SpoolError) -> bool {
+    match error {
+        SpoolError::Io { operation: Operation::OpenDirectory, source, .. }
+        | SpoolError::Directory(StoreError::Io {
+            operation: Operation::OpenDirectory,
+            source,
+            ..
+        }) => source.kind() == io::ErrorKind::PermissionDenied,
+        _ => false,
+    }
+}
+
+/// Whether a spool is simply not there.
+fn is_absent(error: &SpoolError) -> bool {
+    match error {
+        SpoolError::NoSpool { .. } => true,
+        SpoolError::Directory(StoreError::Io { operation, source, .. }) => {
+            *operation == Operation::OpenDirectory && source.kind() == io::ErrorKind::NotFound
+        }
+        _ => false,
+    }
+}
+
+/// What could not be looked at was not the disk's failure to keep something.
+fn spool_category(error: &SpoolError) -> Category {
+    use Operation::{List, Lock, OpenDirectory, Read};
+    match error {
+        SpoolError::Io { operation: OpenDirectory | List | Read | Lock, .. }
+        | SpoolError::Directory(StoreError::Io { operation: OpenDirectory, .. }) => {
+            Category::System
+        }
+        error => error.category(),
+    }
+}
+
+impl From<SpoolError> for Failure {
+    fn from(error: SpoolError) -> Failure {
+        Failure::Spool(error)
+    }
+}
+
+impl From<KubectlError> for Failure {
+    fn from(error: KubectlError) -> Failure {
+        Failure::Cluster(error)
     }
 }
 

@@ -8,7 +8,7 @@ use kron_config::files::ReadError;
 
 use crate::failure::Failure;
 
-/// Bytes a line may have.
+/// Bytes a line may have where nothing else is said.
 pub(crate) const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// A source of lines.
@@ -16,18 +16,24 @@ pub(crate) struct Lines {
     path: PathBuf,
     input: Box<dyn BufRead>,
     line: Vec<u8>,
+    bytes_max: usize,
 }
 
 /// A line without its end.
 pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
-    /// It was longer than [`LINE_BYTES_MAX`] and has been passed over.
+    /// It was longer than it may be and has been passed over.
     TooLong,
 }
 
 impl Lines {
     /// Lines of a file, or of standard input for `-`.
     pub(crate) fn open(path: &Path) -> Result<Lines, Failure> {
+        Lines::open_bounded(path, LINE_BYTES_MAX)
+    }
+
+    /// The same, with lines of no more than so many bytes.
+    pub(crate) fn open_bounded(path: &Path, bytes_max: usize) -> Result<Lines, Failure> {
         let input: Box<dyn BufRead> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
@@ -35,7 +41,7 @@ impl Lines {
                 .map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
             Box::new(BufReader::new(file))
         };
-        Ok(Lines { path: path.to_owned(), input, line: Vec::new() })
+        Ok(Lines { path: path.to_owned(), input, line: Vec::new(), bytes_max })
     }
 
     /// The next line; `None` at the end.
@@ -53,7 +59,7 @@ impl Lines {
             let used = end.map_or(buffer.len(), |end| end + 1);
             if used > 0 {
                 any = true;
-                if self.line.len() + part.len() > LINE_BYTES_MAX {
+                if self.line.len() + part.len() > self.bytes_max {
                     whole = false;
                 } else {
                     self.line.extend_from_slice(part);

@@ -15,19 +15,23 @@ mod failure;
 mod jobs;
 mod lines;
 mod live;
+mod new_file;
 mod outcome;
 mod plot;
+mod plugin;
 mod queue;
 mod schedule_words;
 mod screen;
+mod spool;
 mod text;
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, PluginCli};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -36,13 +40,13 @@ fn main() -> ExitCode {
     if kron_exec::is_supervisor() {
         return kron_exec::supervise();
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let called = match Called::parse() {
+        Ok(called) => called,
         Err(error) => return usage(&error),
     };
     // Not locked: what draws on a terminal does so from other threads.
     let mut out = BufWriter::new(io::stdout());
-    let result = run(&cli.command, &mut out).and_then(|code| {
+    let result = called.run(&mut out).and_then(|code| {
         out.flush()?;
         Ok(code)
     });
@@ -57,6 +61,36 @@ fn main() -> ExitCode {
         Err(failure) => {
             let _ = writeln!(io::stderr(), "{failure}");
             failure.exit_code()
+        }
+    }
+}
+
+/// What somebody has typed, under one of the names of this program.
+enum Called {
+    Kron(Box<Cli>),
+    Plugin(Box<PluginCli>),
+    /// By kubectl, for somebody who is typing.
+    PluginCompletion(Vec<OsString>),
+}
+
+impl Called {
+    fn parse() -> Result<Called, clap::Error> {
+        let mut words = std::env::args_os();
+        let program = words.next();
+        if plugin::is_called(program.as_deref()) {
+            return PluginCli::try_parse().map(|cli| Called::Plugin(Box::new(cli)));
+        }
+        if plugin::is_asked_to_complete(program.as_deref()) {
+            return Ok(Called::PluginCompletion(words.collect()));
+        }
+        Cli::try_parse().map(|cli| Called::Kron(Box::new(cli)))
+    }
+
+    fn run(&self, out: &mut dyn io::Write) -> Result<ExitCode, Failure> {
+        match self {
+            Called::Kron(cli) => run(&cli.command, out),
+            Called::Plugin(cli) => plugin::run(cli, out).map(ExitCode::from),
+            Called::PluginCompletion(words) => plugin::complete(words, out).map(ExitCode::from),
         }
     }
 }
@@ -89,6 +123,7 @@ fn run(command: &Command, out: &mut dyn io::Write) -> Result<ExitCode, Failure> 
         Command::Queue(args) => command::queue::run(args, out),
         Command::Template(args) => command::template::run(args, out),
         Command::Schedule(args) => command::schedule::run(args, out),
+        Command::Spool(args) => command::spool::run(args, out),
         Command::Completions(args) => command::completions::run(args, out),
         Command::Man(args) => command::man::run(args, out),
     };

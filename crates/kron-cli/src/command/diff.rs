@@ -9,7 +9,7 @@ use kron_core::{Change, Compared, Forecast, Policy, Seconds, UtcSecond, compare}
 use serde::Serialize;
 
 use crate::args::{DiffArgs, OutputFormat};
-use crate::command::forecast::forecast;
+use crate::command::forecast::{forecast, loads};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
 use crate::text::{count, signed};
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Exit, Failure>
             changes.push(change);
         }
     }
-    let (before, after) = (forecast(&old, horizon)?, forecast(&new, horizon)?);
+    let (before, after) = (forecast(&loads(&old), horizon)?, forecast(&loads(&new), horizon)?);
     let peak = after.chosen.peak().map_or(0, |(_, starts)| starts);
     match args.format {
         OutputFormat::Text => write_text(args, out, &changes, &before, &after)?,

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use kron_config::{Job, Loaded};
-use kron_core::{Forecast, Horizon, Load, Seconds, UtcSecond, Wall, Zone};
+use kron_config::Loaded;
+use kron_core::{Forecast, Horizon, Load, Seconds, Timing, UtcSecond, Wall, Zone};
 use serde::Serialize;
 
 use crate::args::{ForecastArgs, OutputFormat};
@@ -25,31 +25,43 @@ pub(crate) fn run(args: &ForecastArgs, out: &mut dyn Write) -> Result<Exit, Fail
     let horizon = jobs::horizon(&args.horizon, Seconds::new(86_400))?;
     let zone = Zone::named(&args.timezone).map_err(Failure::argument("--timezone"))?;
     let loaded = jobs::load_usable(&args.files, &args.read)?;
-    let forecast = forecast(&loaded, horizon)?;
-    match args.format {
-        OutputFormat::Text => write_text(out, &loaded, &forecast, &zone)?,
+    show(out, &loads(&loaded), horizon, &zone, args.format)
+}
+
+/// Computes and writes the forecast of these jobs.
+pub(crate) fn show(
+    out: &mut dyn Write,
+    loads: &[Load<'_>],
+    horizon: Horizon,
+    zone: &Zone,
+    format: OutputFormat,
+) -> Result<Exit, Failure> {
+    let forecast = forecast(loads, horizon)?;
+    match format {
+        OutputFormat::Text => write_text(out, loads, &forecast, zone)?,
         OutputFormat::Json => {
-            serde_json::to_writer(&mut *out, &record(&loaded, &forecast))?;
+            serde_json::to_writer(&mut *out, &record(loads, &forecast))?;
             writeln!(out)?;
         }
     }
     Ok(Exit::Ok)
 }
 
+/// What each job of a file adds.
+pub(crate) fn loads(loaded: &Loaded) -> Vec<Load<'_>> {
+    let jobs = loaded.jobs.iter();
+    jobs.map(|job| Load { timing: &job.timing, duration: job.duration }).collect()
+}
+
 /// The forecast of all jobs.
-pub(crate) fn forecast(loaded: &Loaded, horizon: Horizon) -> Result<Forecast, Failure> {
-    let jobs: Vec<Load<'_>> = loaded
-        .jobs
-        .iter()
-        .map(|job| Load { timing: &job.timing, duration: job.duration })
-        .collect();
-    kron_core::forecast(horizon, &jobs).map_err(Failure::argument("--to"))
+pub(crate) fn forecast(loads: &[Load<'_>], horizon: Horizon) -> Result<Forecast, Failure> {
+    kron_core::forecast(horizon, loads).map_err(Failure::argument("--to"))
 }
 
 /// The runs that start in one bucket.
 struct Members<'a> {
     /// The first of them, in order.
-    runs: Vec<(UtcSecond, &'a Job)>,
+    runs: Vec<(UtcSecond, &'a Timing)>,
     /// Runs after those.
     runs_left_out: u64,
     /// Jobs that have any.
@@ -58,18 +70,19 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     /// The members of bucket `index`, by their chosen or by their nominal times.
-    fn of(loaded: &'a Loaded, horizon: &Horizon, index: usize, nominal: bool) -> Members<'a> {
+    fn of(loads: &[Load<'a>], horizon: &Horizon, index: usize, nominal: bool) -> Members<'a> {
         let (start, end) = (horizon.bucket_start(index), horizon.bucket_end(index));
         let before = start.saturating_add(-1);
         let mut members = Members { runs: Vec::new(), runs_left_out: 0, jobs: 0 };
-        for job in loaded.jobs.iter().filter(|job| !job.timing.policy.suspend) {
+        let timings = loads.iter().map(|load| load.timing);
+        for timing in timings.filter(|timing| !timing.policy.suspend) {
             let counted = members.count();
             if nominal {
-                let times = job.timing.schedule().after(before).take_while(|t| *t < end);
-                times.for_each(|t| members.add(t, job));
+                let times = timing.schedule().after(before).take_while(|t| *t < end);
+                times.for_each(|t| members.add(t, timing));
             } else {
-                let due = job.timing.due_after(before).take_while(|decision| decision.due() < end);
-                due.filter_map(|decision| decision.chosen).for_each(|t| members.add(t, job));
+                let due = timing.due_after(before).take_while(|decision| decision.due() < end);
+                due.filter_map(|decision| decision.chosen).for_each(|t| members.add(t, timing));
             }
             members.jobs += usize::from(members.count() > counted);
         }
@@ -81,8 +94,8 @@ impl<'a> Members<'a> {
         self.runs.len() as u64 + self.runs_left_out
     }
 
-    fn add(&mut self, t: UtcSecond, job: &'a Job) {
-        self.runs.push((t, job));
+    fn add(&mut self, t: UtcSecond, timing: &'a Timing) {
+        self.runs.push((t, timing));
         if self.runs.len() == 2 * RUNS_MAX {
             self.settle();
         }
@@ -145,11 +158,11 @@ struct BucketRecord {
     concurrency: Option<u32>,
 }
 
-fn record<'a>(loaded: &'a Loaded, forecast: &Forecast) -> ForecastRecord<'a> {
+fn record<'a>(loads: &[Load<'a>], forecast: &Forecast) -> ForecastRecord<'a> {
     let horizon = &forecast.horizon;
     let peak = |peak: Option<(usize, u32)>, nominal: bool| {
         peak.map(|(bucket, starts)| {
-            let members = Members::of(loaded, horizon, bucket, nominal);
+            let members = Members::of(loads, horizon, bucket, nominal);
             PeakRecord {
                 start: horizon.bucket_start(bucket),
                 starts,
@@ -157,7 +170,10 @@ fn record<'a>(loaded: &'a Loaded, forecast: &Forecast) -> ForecastRecord<'a> {
                 runs: members
                     .runs
                     .into_iter()
-                    .map(|(time, job)| RunRecord { identity: job.identity(), time })
+                    .map(|(time, timing)| RunRecord {
+                        identity: timing.placement().identity(),
+                        time,
+                    })
                     .collect(),
                 runs_left_out: members.runs_left_out,
             }
@@ -199,7 +215,7 @@ fn record<'a>(loaded: &'a Loaded, forecast: &Forecast) -> ForecastRecord<'a> {
 
 fn write_text(
     out: &mut dyn Write,
-    loaded: &Loaded,
+    loads: &[Load<'_>],
     forecast: &Forecast,
     zone: &Zone,
 ) -> Result<(), Failure> {
@@ -227,7 +243,7 @@ fn write_text(
         write_histogram(out, forecast, zone)?;
         writeln!(out)?;
     }
-    write_peaks(out, loaded, forecast, zone)
+    write_peaks(out, loads, forecast, zone)
 }
 
 fn write_histogram(out: &mut dyn Write, forecast: &Forecast, zone: &Zone) -> Result<(), Failure> {
@@ -298,7 +314,7 @@ impl RowLabel {
 
 fn write_peaks(
     out: &mut dyn Write,
-    loaded: &Loaded,
+    loads: &[Load<'_>],
     forecast: &Forecast,
     zone: &Zone,
 ) -> Result<(), Failure> {
@@ -324,11 +340,12 @@ fn write_peaks(
             at(bucket)
         )?;
     }
-    let members = Members::of(loaded, horizon, bucket, false);
+    let members = Members::of(loads, horizon, bucket, false);
     let mut names: Vec<&str> = Vec::new();
-    for (_, job) in &members.runs {
-        if names.len() < NAMED_MAX && !names.contains(&job.identity()) {
-            names.push(job.identity());
+    for (_, timing) in &members.runs {
+        let name = timing.placement().identity();
+        if names.len() < NAMED_MAX && !names.contains(&name) {
+            names.push(name);
         }
     }
     let more = members.jobs - names.len();

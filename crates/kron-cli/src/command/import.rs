@@ -4,9 +4,7 @@
 //! its owner or its mode, is told; of a directory such a file is left out, and so is one that is no
 //! crontab at all. Whoever names a file by itself means it.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use kron_config::files::{self, ReadError, Trust};
@@ -19,12 +17,11 @@ use nix::unistd::geteuid;
 use crate::args::ImportArgs;
 use crate::failure::{Exit, Failure};
 use crate::jobs::CUT_SHORT;
+use crate::new_file::{self, Access};
 use crate::text::count;
 
 /// Where crons keep the crontabs of users.
 const SPOOLS: [&str; 3] = ["/var/spool/cron/crontabs", "/var/spool/cron/tabs", "/var/spool/cron"];
-/// The permissions of a new file: a user's crontab is nobody else's to read.
-const PRIVATE: u32 = 0o600;
 
 pub(crate) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let mut err = io::stderr().lock();
@@ -61,7 +58,8 @@ pub(crate) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<Exit, Failur
             None => out.write_all(imported.toml.as_bytes())?,
             Some(path) => {
                 let path = target(path, &crontab, args.user.as_deref());
-                write_new(&path, &imported.toml)?;
+                // A user's crontab is nobody else's to read.
+                new_file::write(&path, &imported.toml, Access::Private, "--output")?;
                 let _ = writeln!(err, "wrote {}", path.display());
             }
         }
@@ -182,25 +180,6 @@ fn target(output: &Path, crontab: &Path, user: Option<&str>) -> PathBuf {
     }
     let stem = crontab.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
     output.join(format!("{}.toml", user.or(stem).unwrap_or("crontab").replace('/', "-")))
-}
-
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |source| Failure::Read(ReadError::Io { path: path.to_owned(), source });
-    let mut options = OpenOptions::new();
-    let mut file = match options.write(true).create_new(true).mode(PRIVATE).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Failure::Unclear {
-                message: format!("`{}` is there already", path.display()),
-                hint: "nothing is overwritten; remove it, or say another `--output`".to_owned(),
-            });
-        }
-        result => result.map_err(failed)?,
-    };
-    file.write_all(text.as_bytes()).map_err(|error| {
-        // Half a file would be read as a whole one.
-        let _ = std::fs::remove_file(path);
-        failed(error)
-    })
 }
 
 /// Says what differs, line by line.

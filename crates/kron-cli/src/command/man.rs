@@ -7,19 +7,22 @@ use clap::{Command, CommandFactory as _};
 use kron_config::files::ReadError;
 use kron_core::Finding;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{Cli, ManArgs, PluginCli};
 use crate::failure::{Exit, Failure};
 
 pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
+    // The plugin of kubectl is this program under another name.
+    let mut plugin = PluginCli::command().disable_help_subcommand(true);
+    plugin.build();
     if let Some(dir) = &args.dir {
         let refused = |path: &Path| {
             let path = path.to_owned();
             move |source| Failure::Read(ReadError::Io { path, source })
         };
         std::fs::create_dir_all(dir).map_err(refused(dir))?;
-        let mut commands = vec![&root];
+        let mut commands = vec![&root, &plugin];
         while let Some(command) = commands.pop() {
             commands.extend(command.get_subcommands());
             let name = command.get_display_name().unwrap_or(command.get_name());
@@ -28,8 +31,11 @@ pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
         }
         return Ok(Exit::Ok);
     }
-    let mut command = root;
-    for name in &args.command {
+    let (mut command, names) = match args.command.split_first() {
+        Some((first, rest)) if first == plugin.get_name() => (plugin, rest),
+        _ => (root, args.command.as_slice()),
+    };
+    for name in names {
         command = find(&command, name)?;
     }
     out.write_all(page(command)?.as_bytes())?;

@@ -19,6 +19,7 @@ pub(crate) mod replay;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod schedule;
+pub(crate) mod spool;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kron_core::{Decision, DecisionRecord, UtcSecond, Zone};
+use kron_core::{Decision, DecisionRecord, Timing, UtcSecond, Zone};
 
 use crate::args::{NextArgs, OutputFormat};
 use crate::failure::{Exit, Failure};
@@ -11,11 +11,10 @@ use crate::jobs;
 pub(crate) fn run(args: &NextArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let (timing, _) = jobs::select(&args.job)?;
     let after = jobs::time("--after", args.after.as_deref())?;
-    let decisions = timing.due_after(after).take(args.count as usize);
     let mut found = 0;
     match args.format {
         OutputFormat::Json => {
-            for decision in decisions {
+            for decision in timing.due_after(after).take(args.count as usize) {
                 found += 1;
                 serde_json::to_writer(
                     &mut *out,
@@ -25,31 +24,44 @@ pub(crate) fn run(args: &NextArgs, out: &mut dyn Write) -> Result<Exit, Failure>
             }
         }
         OutputFormat::Text => {
-            let placement = timing.placement();
-            writeln!(out, "{}: {timing}", placement.identity())?;
-            writeln!(out, "after {after}, in {}", placement.zone())?;
-            if timing.policy.suspend {
-                writeln!(out, "suspended: until that is lifted, none of these runs")?;
-            }
-            writeln!(out)?;
-            let zone = placement.zone();
-            for decision in decisions {
-                if found == 0 {
-                    let header = ["nominal", "window start", "window end", "chosen"];
-                    write_row(out, zone, &header.map(str::to_owned), "")?;
-                }
-                found += 1;
-                write_decision(out, zone, &decision)?;
-            }
+            let suspended = timing.policy.suspend;
+            let remark = "suspended: until that is lifted, none of these runs".to_owned();
+            let remarks = Vec::from_iter(suspended.then_some(remark));
+            found = write_periods(out, &timing, after, args.count, &remarks)?;
         }
+    }
+    Ok(if found == 0 { Exit::No } else { Exit::Ok })
+}
+
+/// Writes a job's periods after a time, and says how many there were.
+pub(crate) fn write_periods(
+    out: &mut dyn Write,
+    timing: &Timing,
+    after: UtcSecond,
+    count: u32,
+    remarks: &[String],
+) -> Result<u64, Failure> {
+    let placement = timing.placement();
+    let zone = placement.zone();
+    writeln!(out, "{}: {timing}", placement.identity())?;
+    writeln!(out, "after {after}, in {zone}")?;
+    for remark in remarks {
+        writeln!(out, "{remark}")?;
+    }
+    writeln!(out)?;
+    let mut found = 0;
+    for decision in timing.due_after(after).take(count as usize) {
+        if found == 0 {
+            let header = ["nominal", "window start", "window end", "chosen"];
+            write_row(out, zone, &header.map(str::to_owned), "")?;
+        }
+        found += 1;
+        write_decision(out, zone, &decision)?;
     }
     if found == 0 {
-        if args.format == OutputFormat::Text {
-            writeln!(out, "nothing: this schedule has no period after that")?;
-        }
-        return Ok(Exit::No);
+        writeln!(out, "nothing: this schedule has no period after that")?;
     }
-    Ok(Exit::Ok)
+    Ok(found)
 }
 
 /// A line in the job's zone and, where that is another, one in UTC.

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<Exit, Failure> 
     Ok(Exit::Ok)
 }
 
-fn write_text(out: &mut dyn Write, why: &WhyView) -> Result<(), Failure> {
+pub(crate) fn write_text(out: &mut dyn Write, why: &WhyView) -> Result<(), Failure> {
     match why.at {
         Some(at) => writeln!(out, "{} at {at}", why.identity)?,
         None => writeln!(out, "{}", why.identity)?,

@@ -6,5 +6,7 @@ mod hostile;
 mod import;
 mod kron;
 mod manners;
+mod plugin;
 mod scratch;
 mod snapshots;
+mod spool;

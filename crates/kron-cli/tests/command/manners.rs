@@ -8,7 +8,7 @@ use crate::kron::{command, finish, fixture, kron, kron_reading};
 use crate::scratch::Scratch;
 
 const FROM: &str = "2026-03-01T00:00:00Z";
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "up",
     "lint",
     "next",
@@ -34,11 +34,12 @@ const COMMANDS: [&str; 27] = [
     "queue",
     "template",
     "schedule",
+    "spool",
     "completions",
     "man",
 ];
 /// Commands of commands, as their pages are named.
-const SUBCOMMANDS: [&str; 39] = [
+const SUBCOMMANDS: [&str; 45] = [
     "clock-accept",
     "state-check",
     "state-ls",
@@ -78,7 +79,16 @@ const SUBCOMMANDS: [&str; 39] = [
     "schedule-rm",
     "schedule-next",
     "schedule-outcomes",
+    "spool-put",
+    "spool-ls",
+    "spool-show",
+    "spool-retry",
+    "spool-purge",
+    "spool-stats",
 ];
+
+/// Commands of the plugin of kubectl.
+const PLUGIN_COMMANDS: [&str; 6] = ["next", "explain", "why", "forecast", "run", "migrate"];
 
 /// One call of each command that shows something.
 fn calls() -> Vec<Vec<String>> {
@@ -318,6 +328,8 @@ fn manual_pages_are_made_for_every_command() {
     let mut expected: Vec<String> =
         COMMANDS.iter().chain(&SUBCOMMANDS).map(|command| format!("kron-{command}.1")).collect();
     expected.push("kron.1".to_owned());
+    expected.push("kubectl-kron.1".to_owned());
+    expected.extend(PLUGIN_COMMANDS.iter().map(|command| format!("kubectl-kron-{command}.1")));
     expected.sort();
     assert_eq!(pages, expected);
     let groff = Command::new("groff").arg("--version").output().is_ok();
@@ -326,8 +338,13 @@ fn manual_pages_are_made_for_every_command() {
         #[expect(clippy::disallowed_methods, reason = "a page that was just written")]
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(".ie") || text.starts_with(".TH"), "{page}");
-        for section in [".TH kron", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
+        let name = if page.starts_with("kubectl") { ".TH kubectl-kron" } else { ".TH kron" };
+        for section in [name, ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
             assert!(text.contains(section), "{page} has {section}");
+        }
+        if let Some(command) = page.strip_prefix("kubectl-kron-") {
+            let command = command.trim_end_matches(".1");
+            assert_eq!(kron(&["man", "kubectl-kron", command]).out, text, "{page}");
         }
         if let Some(command) = page.strip_prefix("kron-").and_then(|name| name.strip_suffix(".1")) {
             let words: Vec<&str> = [&["man"], &command.split('-').collect::<Vec<_>>()[..]].concat();

@@ -93,3 +93,30 @@ fn the_group_reads_and_changes_nothing() {
     assert_eq!(daemon.ask(&["status", "a"])["suspended_by"], serde_json::Value::Null);
     assert_eq!(daemon.ask(&["history", "a"])["kept_count"], 0);
 }
+
+/// Who may ask the daemon is told what it knows of a spool, although its directories are closed.
+#[test]
+fn the_group_sees_what_the_daemon_says_of_a_spool() {
+    if !is_root() {
+        return;
+    }
+    let mut daemon = Daemon::prepare("").with_socket("open/krond.sock");
+    let dir = daemon.path("mail");
+    daemon.define(&format!(
+        "[daemon]\nsocket_group = \"daemon\"\n[spool.mail]\ndir = \"{}\"\n\
+         [spool.mail.handler.T]\ncommand = [\"/bin/true\"]\n",
+        dir.display()
+    ));
+    set_mode(&daemon.path(""), 0o755);
+    daemon.up();
+    copy_of_kron(&daemon);
+    daemon.kron(&["spool", "put", "--type", "T", "--not-before", "1h"]).ok();
+    let stats = crate::krond::wait_for("the daemon to see its task", || {
+        let run = as_other(&daemon, "daemon", &["spool", "stats"]);
+        run.out.starts_with("1 pending, ").then_some(run)
+    });
+    assert_eq!(stats.code, Some(0), "{stats:?}");
+    assert!(stats.err.contains("this is what the daemon says"), "{stats:?}");
+    let said = as_other(&daemon, "daemon", &["spool", "ls"]).no(6);
+    assert!(said.contains("a spool is for root and its daemon's user alone"), "{said}");
+}

@@ -9,6 +9,7 @@ mod past;
 mod queue;
 mod runs;
 mod socket;
+mod spool;
 mod state;
 mod terminal;
 mod top;
