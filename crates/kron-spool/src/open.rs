@@ -47,7 +47,14 @@ pub struct Spool<D = RealDirectory> {
 /// directory, and so nobody else can hold the lock.
 #[derive(Debug)]
 pub struct SpoolLock {
-    _directory: RealDirectory,
+    directory: RealDirectory,
+}
+
+impl Drop for SpoolLock {
+    fn drop(&mut self) {
+        // It ends when the directory is closed, at the latest.
+        let _ = self.directory.unlock();
+    }
 }
 
 impl Spool<RealDirectory> {
@@ -91,7 +98,7 @@ impl Spool<RealDirectory> {
             Some(of(State::Completed, own.clone())?),
             Some(inside(&root, REJECTED, own)?),
         )?;
-        Ok((spool, SpoolLock { _directory: lock }))
+        Ok((spool, SpoolLock { directory: lock }))
     }
 
     /// Opens a spool that is there to put tasks into it, as far as this user may. Its owner can read

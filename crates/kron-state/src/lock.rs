@@ -124,6 +124,14 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing them ends it at the latest; a process that is just being started may have them, too.
+        let _ = self.directory.unlock();
+        let _ = self.file.unlock();
+    }
+}
+
 /// Who has the lock of a state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {

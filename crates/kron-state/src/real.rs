@@ -222,7 +222,7 @@ impl RealDirectory {
         }
     }
 
-    /// Takes the kernel's lock on the directory itself, until it is closed.
+    /// Takes the kernel's lock on the directory itself, until it is closed or unlocked.
     ///
     /// # Errors
     /// When the system fails.
@@ -236,6 +236,15 @@ impl RealDirectory {
             Err(Errno::BADF | Errno::OPNOTSUPP) => Ok(DirectoryLock::Unsupported),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Gives the kernel's lock back, whoever else has the same descriptor open: a process that is
+    /// just being started may, for a moment.
+    ///
+    /// # Errors
+    /// When the system fails.
+    pub fn unlock(&self) -> io::Result<()> {
+        Ok(rustix::io::retry_on_intr(|| flock(&self.descriptor, FlockOperation::Unlock))?)
     }
 
     /// Whether this directory is what `path` leads to.

@@ -1,9 +1,11 @@
 //! A spool's directories: made as they must be, refused where others could change them.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use kron_spool::Spool;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 use crate::made::{STRANGER, at, new_task, open, scratch, without_root};
 
@@ -120,6 +122,26 @@ fn links_and_files_in_the_place_of_directories_are_refused() {
         let words = format!("`{shown}` cannot be a spool's: it is a regular file, not a directory");
         assert_eq!(refused(&path), words);
     }
+}
+
+/// A program that is just being started has everything of the process that starts it.
+#[test]
+fn a_lock_that_is_given_back_is_free_even_if_somebody_has_a_copy() {
+    let parent = scratch();
+    let path = parent.path().join("spool");
+    let (spool, lock) = Spool::open(&path, &[]).unwrap();
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let running = path.canonicalize().unwrap().join("tasks/running");
+    let opened = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap());
+    let copies: Vec<OwnedFd> = opened
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == running))
+        .map(|entry| entry.file_name().to_str().unwrap().parse().unwrap())
+        .map(|number| pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).unwrap())
+        .collect();
+    assert_eq!(copies.len(), 2, "that of the lock, and that of the spool");
+    drop((spool, lock));
+    drop(open(&path));
+    drop(copies);
 }
 
 #[test]

@@ -182,10 +182,19 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{Shutdown, shutdown};
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// Nobody listens any more, though a process that another test starts may have the socket for a
+    /// moment longer.
+    fn hush(listener: UnixListener) {
+        shutdown(&listener, Shutdown::Both).unwrap();
+        drop(listener);
     }
 
     #[test]
@@ -198,7 +207,7 @@ mod tests {
         let group = group_number("no such group as this").unwrap();
         assert_eq!(file.admit(group).unwrap(), Admission::NoSuchGroup);
         assert_eq!(mode(&path), PRIVATE_MODE);
-        drop(listener);
+        hush(listener);
         drop(file);
         assert!(!path.exists());
     }
@@ -225,16 +234,16 @@ mod tests {
     fn what_is_left_over_is_replaced_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("krond.sock");
-        drop(UnixListener::bind(&path).unwrap());
+        hush(UnixListener::bind(&path).unwrap());
         let (listener, file) = bind(&path).unwrap();
         assert!(matches!(bind(&path), Err(SocketError::InUse { .. })));
-        drop(listener);
+        hush(listener);
         // Another daemon took its place: that file is not this one's to remove.
         let other = bind(&path).unwrap();
         drop(file);
         assert!(path.exists());
         let (listener, file) = other;
-        drop(listener);
+        hush(listener);
         drop(file);
         fs::write(&path, "precious").unwrap();
         assert!(matches!(bind(&path), Err(SocketError::Occupied { .. })));

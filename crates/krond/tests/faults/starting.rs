@@ -18,6 +18,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
+use rustix::net::{Shutdown, shutdown};
 
 use crate::harness::{Krond, World, due_in, eventually, wait_for_permit, write_private};
 use crate::needs::{Need, left_out};
@@ -79,7 +80,9 @@ impl Crashed {
             std::io::Write::write_all(&mut file.unwrap(), bytes).unwrap();
         }
         // A socket on which nobody listens any more.
-        drop(UnixListener::bind(world.state_dir().join("krond.sock")).unwrap());
+        let listener = UnixListener::bind(world.state_dir().join("krond.sock")).unwrap();
+        // Closing it is not enough: a process that another test starts may have it for a moment.
+        shutdown(&listener, Shutdown::Both).unwrap();
         // Nothing that starts now may wait for anything.
         world.permit("permit");
         world.permit(&format!("ran.careful.{}.before", self.nominal));
