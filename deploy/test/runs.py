@@ -107,7 +107,9 @@ class Operator:
             return {"JobCreated", "JobReplaced"} <= found
         self.wait("Events of Jobs made and replaced", reasons)
         check(f"Events tell of it in {namespace}", True)
-        jobs = self.plane.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
+        # Between the end of one and the creation of the next there is none.
+        jobs = self.wait("a Job", lambda: self.plane.request(
+            "GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"])
         owners = {json.dumps(job["metadata"].get("ownerReferences", [{}])[0].get("name"))
                   for job in jobs}
         check("every Job belongs to its KronJob", owners == {f'"{name}"'}, owners)

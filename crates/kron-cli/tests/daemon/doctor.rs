@@ -26,9 +26,14 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
     let said = about(&run, "daemon")[0]["message"].as_str().map(str::to_owned).expect("a text");
     let pid = said.split("process ").nth(1).and_then(|rest| rest.split(',').next()).expect("a pid");
     assert_eq!(holder, Some(format!("process {pid} holds the state directory")));
-    for what in ["daemon", "disk", "space", "state"] {
+    for what in ["daemon", "space", "state"] {
         assert_eq!(about(&run, what)[0]["verdict"], "ok", "{what}: {}", run.out);
     }
+    // Whether a disk is slow is for the machine that is tested on to say.
+    let said = &about(&run, "disk")[0];
+    let took = said["message"].as_str().and_then(|it| it.strip_suffix(" ms")?.rsplit(' ').next());
+    let took_ms: f64 = took.and_then(|it| it.parse().ok()).expect("a time");
+    assert_eq!(said["verdict"], if took_ms > 50.0 { "warning" } else { "ok" }, "{said}");
     daemon.define(&STRICT.replace("0s", "1m"));
     daemon.kron(&["reload"]).ok();
     let run = daemon.kron(&["doctor", "--format", "json"]);

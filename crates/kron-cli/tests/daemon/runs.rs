@@ -79,8 +79,11 @@ fn a_second_run_is_refused_unless_forced() {
         .map(|run| run["run_id"].as_str().unwrap())
         .collect();
     assert_eq!(active, [first.trim_end(), second.trim_end()]);
-    let history = daemon.kron(&["history", "patient"]).ok();
-    assert_eq!(history.matches("running").count(), 2, "{history}");
+    // It is answered when it is ordered, and is told to run when that is recorded.
+    wait_for("two that run", || {
+        let history = daemon.kron(&["history", "patient"]).ok();
+        (history.matches("running").count() == 2).then_some(())
+    });
     // The latest is the second one.
     let latest = daemon.ask(&["history", "patient"])["entries"][0]["run_id"].clone();
     assert_eq!(latest, second.trim_end());

@@ -47,7 +47,7 @@ pub(crate) const CASES: &[Case] = &[
 
 const SOON: Duration = Duration::from_millis(100);
 /// Enough for a script to be ready on a busy machine.
-const READY: Duration = Duration::from_secs(1);
+const READY: Duration = Duration::from_secs(2);
 /// Longer than any case may take.
 const LONG: Duration = Duration::from_secs(1_000);
 
@@ -86,7 +86,7 @@ fn signals() {
 }
 
 fn timeout_asks() {
-    check("exec sleep 1000", timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    check("exec sleep 1000", timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
     assert_nobody_left();
 }
 
@@ -99,7 +99,7 @@ fn timeout_answered() {
 
 fn timeout_kills() {
     let script = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
-    let place = check(script, timed(READY, SOON), ExitStatus::Signal(9), Cause::Timeout);
+    let place = check(script, timed(READY, READY), ExitStatus::Signal(9), Cause::Timeout);
     assert!(place.logged().ends_with("asked\n"));
     assert_nobody_left();
 }
@@ -111,7 +111,7 @@ fn timeout_without_grace() {
 }
 
 fn timeout_stopped() {
-    check("kill -STOP $$; sleep 1000", timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    check("kill -STOP $$; sleep 1000", timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
     assert_nobody_left();
 }
 
@@ -189,7 +189,7 @@ fn asked_at_release() {
 
 fn grandchildren() {
     let script = "sleep 1000 & (sleep 1000 & sleep 1000) & sleep 1000";
-    check(script, timed(SOON, LONG), ExitStatus::Signal(15), Cause::Timeout);
+    check(script, timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
     assert_nobody_left();
 }
 

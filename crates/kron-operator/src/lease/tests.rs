@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::log::LogFormat;
 
-/// Short, so that the tests are.
+/// The time of these tests is not the real one, so that a busy machine changes nothing.
 const DURATION: Duration = Duration::from_millis(1_500);
 /// Long enough for a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,7 +172,7 @@ impl Running {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_leads_and_a_release_is_seen_at_once() {
     let server = Server::new(true);
     let mut first = run(&server, "a");
@@ -192,7 +192,7 @@ async fn one_leads_and_a_release_is_seen_at_once() {
     assert_eq!(server.lease().unwrap()["spec"]["leaseDurationSeconds"], 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_watch_the_lease_is_read_and_a_dead_leader_replaced() {
     let server = Server::new(false);
     let mut first = run(&server, "a");
@@ -207,7 +207,7 @@ async fn without_a_watch_the_lease_is_read_and_a_dead_leader_replaced() {
     assert!(died.elapsed() <= Duration::from_secs(2 + 2), "{:?}", died.elapsed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_ends_the_tenure_in_time() {
     for mood in [Mood::Hangs, Mood::LosesAnswers, Mood::Fails] {
         let server = Server::new(true);
@@ -228,7 +228,7 @@ async fn an_api_server_that_does_not_answer_ends_the_tenure_in_time() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_else_has_taken_is_not_released() {
     let server = Server::new(true);
     let mut only = run(&server, "a");

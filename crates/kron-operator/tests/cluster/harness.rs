@@ -72,7 +72,7 @@ fn jobs_succeed_fail_or_run_for_ever_as_their_pods_say() {
         ("good", json!({})),
         ("bad", json!({ "labels": { "kron.test/fail": "" } })),
         ("endless", json!({ "labels": { "kron.test/forever": "" } })),
-        ("slow", json!({ "annotations": { "kron.test/runs-for": "3s" } })),
+        ("slow", json!({ "annotations": { "kron.test/runs-for": "8s" } })),
     ] {
         plane.api().post(&jobs(&namespace), &job(name, &pod)).expect(201);
     }
@@ -84,9 +84,9 @@ fn jobs_succeed_fail_or_run_for_ever_as_their_pods_say() {
     becomes("good", [0, 1, 0]);
     becomes("bad", [0, 0, 1]);
     becomes("slow", [0, 1, 0]);
-    // In whole seconds, so that 3 s are between 2 and 4, and 100 ms are 0 or 1.
-    assert!(ran_for_s(plane, &namespace, "slow") >= 2);
-    assert!(ran_for_s(plane, &namespace, "good") <= 1);
+    // In whole seconds, so that 8 s may be 7; a busy machine may make more of 100 ms.
+    assert!(ran_for_s(plane, &namespace, "slow") >= 7);
+    assert!(ran_for_s(plane, &namespace, "good") <= 4);
     assert_eq!(counts(plane, &namespace, "endless"), [1, 0, 0]);
 
     // A Job's pods go with it.
@@ -240,7 +240,7 @@ fn a_proxy_swallows_the_answer_to_what_was_done() {
 
 #[test]
 fn a_proxy_delays() {
-    const DELAY: Duration = Duration::from_millis(700);
+    const DELAY: Duration = Duration::from_secs(4);
     let (proxy, api, namespace) = through_a_proxy("delay");
     let plane = ControlPlane::shared();
     for (name, fault, is_there) in
@@ -299,7 +299,8 @@ fn a_private_api_server_comes_back_as_it_was() {
     plane.api().get(&format!("{}/a", jobs(&namespace))).expect(200);
     // The other programs found it again.
     plane.api().post(&jobs(&namespace), &job("b", &json!({}))).expect(201);
-    wait_until("a Job succeeds after all that", Duration::from_secs(60), || {
+    // They may wait half a minute before they try again, and longer the second time.
+    wait_until("a Job succeeds after all that", Duration::from_secs(180), || {
         (counts(&plane, &namespace, "b") == [0, 1, 0]).then_some(())
     });
     plane.settle_audit_log();
@@ -319,7 +320,7 @@ fn an_operator_is_found_stopped_resumed_and_ended() {
     let mut operator = Operator::start(&proxy.kubeconfig(ADMIN), &args);
     operator.await_event("leading", PATIENCE);
     assert_eq!(operator.page("/healthz").map(|(status, _)| status), Some(200));
-    assert!(proxy.open_watches() > 0, "it goes through the proxy");
+    wait_until("it goes through the proxy", PATIENCE, || (proxy.open_watches() > 0).then_some(()));
 
     operator.suspend();
     wait_until("it is stopped", PATIENCE, || (state(operator.id()) == "T").then_some(()));
@@ -375,7 +376,7 @@ fn a_killed_test_leaves_no_process_and_no_directory() {
         .unwrap();
     let held = directory.path().join("held");
     let id = wait_until("a process is held", PATIENCE, || read(&held.join("id")).parse().ok());
-    assert_eq!(state(id), "S", "it sleeps");
+    wait_until("it sleeps", PATIENCE, || (state(id) == "S").then_some(()));
     holder.kill().unwrap();
     holder.wait().unwrap();
     wait_until("the process is gone", PATIENCE, || {

@@ -17,9 +17,9 @@ fn value(page: &str, series: &str) -> f64 {
 #[test]
 fn a_leader_and_a_standby_are_healthy_and_ready_and_count() {
     let scene = Scene::quiet("pages");
-    let mut leader = scene.start_operator();
+    let mut leader = scene.start_patient_operator();
     leader.await_event("leading", PATIENCE);
-    let mut standby = scene.start_operator();
+    let mut standby = scene.start_patient_operator();
     standby.await_event("standing_by", PATIENCE);
     scene.create("run", &spec("* * * * * *"));
     scene.create("later", &spec("@yearly"));

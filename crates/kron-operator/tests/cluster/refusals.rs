@@ -80,9 +80,9 @@ fn a_used_up_quota_delays_a_job_until_its_deadline() {
         let answer = api.post(&format!("{}?dryRun=All", scene.jobs_path()), &probe);
         (answer.status == 403).then_some(())
     });
-    let due = in_seconds(5);
+    let due = in_seconds(10);
     scene.create("waiting", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "1h" } })));
-    scene.create("late", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "1s" } })));
+    scene.create("late", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "5s" } })));
     for name in ["waiting", "late"] {
         let trouble = scene.await_condition(name, "SchedulingError", "True");
         assert!(text(&trouble["message"]).contains("exceeded quota"), "{trouble}");
@@ -100,7 +100,7 @@ fn a_used_up_quota_delays_a_job_until_its_deadline() {
 #[test]
 fn a_foreign_job_of_the_name_is_left_alone() {
     let scene = Scene::shared("foreign");
-    let due = in_seconds(5);
+    let due = in_seconds(10);
     let name = job_name("taken", due);
     let labels = json!({ "kron.dev/kronjob": "taken", "kron.dev/period": "20000101T000000Z" });
     let foreign = json!({
@@ -110,7 +110,7 @@ fn a_foreign_job_of_the_name_is_left_alone() {
         "spec": spec("@daily")["jobTemplate"]["spec"],
     });
     let foreign = scene.plane.api().post(&scene.jobs_path(), &foreign).expect(201);
-    scene.create("taken", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "2s" } })));
+    scene.create("taken", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "5s" } })));
     let trouble = scene.await_condition("taken", "SchedulingError", "True");
     let expected = format!("a Job `{name}` exists that does not belong to this KronJob");
     assert_eq!(trouble["message"], expected);
@@ -128,6 +128,8 @@ const HANGING: usize = 40;
 const HANG: Duration = Duration::from_secs(12);
 /// How late a Job of another namespace may be; else the next period comes first.
 const LATE_MAX: SignedDuration = SignedDuration::from_secs(4);
+/// How long before they are due the KronJobs that hang are made.
+const LEAD_S: i64 = 20;
 
 #[test]
 fn a_namespace_whose_creations_hang_keeps_no_other_waiting() {
@@ -144,7 +146,7 @@ fn a_namespace_whose_creations_hang_keeps_no_other_waiting() {
         ["--lease-duration", "15s"],
     ];
     let mut operator = Operator::start(&proxy.kubeconfig(OPERATOR), args.as_flattened());
-    let due = in_seconds(8);
+    let due = in_seconds(LEAD_S);
     for number in 0..HANGING {
         let mut late = spec(&once_at(due));
         late["policy"]["deadline"] = "1h".into();
@@ -153,10 +155,13 @@ fn a_namespace_whose_creations_hang_keeps_no_other_waiting() {
     sound.create("sound", &spec("*/5 * * * * *"));
     hung.await_condition(&format!("hung-{}", HANGING - 1), "Ready", "True");
     sound.await_condition("sound", "Ready", "True");
-    assert!(wall() < due, "this machine is too slow to make {HANGING} KronJobs in eight seconds");
+    assert!(
+        wall() < due,
+        "this machine is too slow to make {HANGING} KronJobs in {LEAD_S} seconds"
+    );
 
     // The first that hang are given up after ten seconds; then they are tried again.
-    wait_for_clock(due + SignedDuration::from_secs(14));
+    wait_for_clock(due + SignedDuration::from_secs(14) + LATE_MAX);
     proxy.heal();
     let made = sound.created_once("sound");
     let periods = (0..14).map(|second| due + SignedDuration::from_secs(second));

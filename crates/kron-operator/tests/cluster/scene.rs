@@ -22,8 +22,9 @@ use crate::judge::{Judge, period_label};
 use crate::operator::{Operator, install_crd};
 use crate::process::now;
 
-/// How long anything may take on a machine that is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// How long anything may take on a machine that is busy. The cluster's garbage collector looks every
+/// thirty seconds which kinds there are, and backs off from owners of a kind that it does not know.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a scene looks again. The API server has other things to do.
 const LOOK: Duration = Duration::from_millis(100);
 /// What the operator may do, as users install it.
@@ -48,7 +49,7 @@ pub(crate) fn shared_operator() -> MutexGuard<'static, Operator> {
         let plane = ControlPlane::shared();
         prepare(plane);
         let kubeconfig = plane.kubeconfig(OPERATOR);
-        let args = ["--lease-namespace", HOME, "--lease-duration", "3s"];
+        let args = ["--lease-namespace", HOME, "--lease-duration", "15s"];
         let mut operator = Operator::start(&kubeconfig, &args);
         operator.await_event("planned", PATIENCE);
         Mutex::new(operator)

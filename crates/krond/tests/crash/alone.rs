@@ -54,7 +54,7 @@ fn play(left: Left, options: &[&str]) -> (Scene, Strace, String) {
         }
         Left::WithRun => {
             let body = wait_for_permit("permit");
-            let (mut scene, ()) = Scene::prepared(GENEROUS_S, &body, |_| Ok(()));
+            let (mut scene, ()) = Scene::prepared(GENEROUS_S, &body, Scene::in_time);
             scene.krond.wait_for("started");
             let document = scene.chronicle.world.document(JOB);
             let supervisor = &document["ActiveExecution"]["Supervisor"]["PID"];

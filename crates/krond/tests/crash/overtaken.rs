@@ -20,7 +20,7 @@ const STEP_S: i64 = 3;
 #[test]
 fn the_mark_stays_when_an_earlier_run_ends_after_a_later_one_was_handled() {
     require();
-    let command = witness::command("sleep 4");
+    let command = witness::command("sleep 8");
     let config = format!(
         "[job.{JOB}]\n\
          schedule = \"*/{STEP_S} * * * * * @policy(concurrency=allow,deadline=2s)\"\n\

@@ -48,7 +48,7 @@ impl Wreck {
             }
             Wreck::Ended | Wreck::Lost => {
                 let body = wait_for_permit("permit");
-                let (mut scene, ()) = Scene::prepared(DEADLINE_S, &body, |_| Ok(()));
+                let (mut scene, ()) = Scene::prepared(DEADLINE_S, &body, Scene::in_time);
                 scene.krond.wait_for("started");
                 let supervisors = process::supervisors(scene.krond.pid());
                 let pids: Vec<i32> = supervisors.into_iter().map(|(pid, _)| pid).collect();

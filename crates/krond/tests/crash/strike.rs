@@ -214,7 +214,7 @@ impl Scene {
     }
 
     /// Whether the job has still to fall due.
-    fn in_time(&self) -> Result<(), TooLate> {
+    pub(crate) fn in_time(&self) -> Result<(), TooLate> {
         let due = Duration::from_secs(self.due as u64);
         if wall() + MARGIN < due { Ok(()) } else { Err(TooLate) }
     }

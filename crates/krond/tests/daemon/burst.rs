@@ -51,7 +51,7 @@ fn everybody_ran_once(world: &World) {
 
 #[test]
 fn a_burst_stands_at_its_gates_and_starts_at_its_time() {
-    let (world, due) = burst(5);
+    let (world, due) = burst(10);
     let mut krond = world.start();
     let ready = eventually("all stand ready", || {
         let found = supervisors(&krond);
@@ -78,7 +78,7 @@ fn a_burst_stands_at_its_gates_and_starts_at_its_time() {
 
 #[test]
 fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
-    let (mut world, _) = burst(7);
+    let (mut world, _) = burst(12);
     world.burst = 2;
     let krond = world.start();
     let ready = eventually("all stand ready", || {
@@ -99,7 +99,7 @@ fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
 
 #[test]
 fn a_directory_that_changes_while_a_burst_stands_ready_is_looked_up_again() {
-    let (schedule, _) = due_in(6);
+    let (schedule, _) = due_in(10);
     let mut world = World::new(&format!(
         r#"
         [job.here]

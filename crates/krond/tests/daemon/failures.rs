@@ -7,8 +7,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 
 use crate::harness::{
-    Krond, WAIT_FOR_A_THREAD, World, due_in, eventually, read, wait_for_permit, wait_until_blocked,
-    wall_seconds,
+    Krond, SOON_S, WAIT_FOR_A_THREAD, World, due_in, eventually, read, wait_for_permit,
+    wait_until_blocked, wall_seconds,
 };
 
 /// Makes a system call of the thread that writes state fail, from now on.
@@ -125,7 +125,7 @@ fn is_called_off(call: &str, error: &str) {
 
 #[test]
 fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
-    let (schedule, _) = due_in(2);
+    let (schedule, _) = due_in(SOON_S);
     let wait = wait_for_permit("permit");
     let world = World::new(&format!(
         r#"
@@ -178,7 +178,7 @@ fn running_commands_go_on_when_another_jobs_record_cannot_be_written() {
 
 #[test]
 fn a_shortage_of_descriptors_delays_a_start_and_handles_nothing() {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.patient]

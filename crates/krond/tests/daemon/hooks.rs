@@ -7,10 +7,10 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::harness::{World, due_in, eventually, read};
+use crate::harness::{SOON_S, World, due_in, eventually, read};
 
 fn failing(hook: &str) -> (World, String) {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.sad]
@@ -148,6 +148,7 @@ fn a_hook_that_takes_its_time_keeps_no_other_waiting() {
         [hook.deaf]
         on = ["failed"]
         url = "{url}"
+        timeout = "600s"
 
         [hook.pager]
         on = ["failed"]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Krond, World, due_in, eventually};
+use crate::harness::{Krond, SOON_S, World, due_in, eventually};
 
 const JOBS: &str = r#"
     [job."every \"second\""]
@@ -123,7 +123,7 @@ fn an_address_that_is_taken_refuses_the_start() {
 
 #[test]
 fn a_period_that_does_not_begin_is_seen_to_be_overdue() {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.late]

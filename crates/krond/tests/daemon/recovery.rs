@@ -6,11 +6,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::harness::{Krond, World, due_in, eventually, wait_for_permit};
+use crate::harness::{Krond, SOON_S, World, due_in, eventually, wait_for_permit};
 
 /// A job that is due once, in a moment, and runs until it is permitted to end.
 fn one_long_run() -> (World, String) {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let wait = wait_for_permit("permit");
     let world = World::new(&format!(
         r#"
@@ -224,7 +224,7 @@ fn a_run_of_another_implementation_counts_as_active_while_its_process_lives() {
 
 #[test]
 fn a_document_that_vanishes_after_the_first_run_does_not_bring_it_back() {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         "[job.once]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
          command = \"echo $KRON_PERIOD_ID >> {{dir}}/started\"\nshell = true\n"

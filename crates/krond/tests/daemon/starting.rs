@@ -8,7 +8,7 @@ use std::process::Command;
 use kron_config::{Format, Loader, Options, Source};
 use serde_json::Value;
 
-use crate::harness::{Krond, World, due_in, read, write_private};
+use crate::harness::{Krond, SOON_S, World, due_in, read, write_private};
 
 const HARMLESS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
 
@@ -174,7 +174,7 @@ fn the_service_manager_is_told() {
 
 #[test]
 fn a_damaged_document_is_set_aside_and_its_past_does_not_run_again() {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.once]

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::harness::{Krond, World, due_in, eventually, wait_for_permit};
+use crate::harness::{Krond, SOON_S, World, due_in, eventually, wait_for_permit};
 use crate::needs::{Need, left_out};
 use crate::scene::{
     CODE, TESTIFY, assert_ran_once, assert_tells, before_due, document_name, judge, line_of,
@@ -97,7 +97,7 @@ fn nothing_starts_that_there_is_no_room_to_record() {
     if left_out("a full disk", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (world, mount, nominal) = careful(3, "true");
+    let (world, mount, nominal) = careful(SOON_S + 2, "true");
     let mut krond = world.start();
     settle(&world, &krond);
     mount.fill_but(0);
@@ -118,7 +118,7 @@ fn an_end_that_there_is_no_room_for_is_kept_until_there_is() {
     if left_out("a full disk", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (world, mount, nominal) = careful(1, &wait_for_permit("permit"));
+    let (world, mount, nominal) = careful(SOON_S, &wait_for_permit("permit"));
     let mut krond = world.start();
     eventually("the start is recorded", || world.history("careful").pop());
     settle(&world, &krond);
@@ -230,7 +230,7 @@ fn output_that_there_is_no_room_for_ends_no_run() {
     if left_out("a full disk of logs", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.careful]
@@ -269,7 +269,7 @@ impl Drop for Unheard {
 /// The daemon's own log goes to a device that is always full.
 #[test]
 fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
-    let (schedule, nominal) = due_in(2);
+    let (schedule, nominal) = due_in(SOON_S);
     let world = World::new(&format!(
         r#"
         [job.careful]

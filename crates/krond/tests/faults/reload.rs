@@ -8,7 +8,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
-use crate::harness::{Krond, World, due_in, eventually, wait_for_permit};
+use crate::harness::{Krond, SOON_S, World, due_in, eventually, wait_for_permit};
 use crate::needs::{Need, left_out};
 use crate::scene::{
     CODE, TESTIFY, assert_ran_once, assert_tells, before_due, judge, thread_named, unfinished,
@@ -176,7 +176,7 @@ fn reload(world: &World, krond: &mut Krond, config: &str) {
 
 #[test]
 fn a_job_that_is_removed_and_comes_back_keeps_its_run_and_its_past() {
-    let (config, nominal) = long(1);
+    let (config, nominal) = long(SOON_S);
     let world = World::new(&config);
     let mut krond = world.start();
     wait_for_witness(&world, &nominal);
@@ -205,13 +205,13 @@ fn a_job_that_is_removed_and_comes_back_keeps_its_run_and_its_past() {
 
 #[test]
 fn an_edit_never_disturbs_what_runs() {
-    let (config, nominal) = long(1);
+    let (config, nominal) = long(SOON_S);
     let world = World::new(&config);
     let mut krond = world.start();
     let started = krond.wait_for("started");
     wait_for_witness(&world, &nominal);
     let command = Pid::from_raw(started["pid"].as_i64().unwrap() as i32);
-    let (later, later_nominal) = due_in(4);
+    let (later, later_nominal) = due_in(SOON_S);
     let edits = [
         // Another command, another time, other rules, other limits.
         config.replace("exit 7", "exit 8"),

@@ -120,19 +120,22 @@ fn changes_are_streamed_and_counted() {
     read_until("enqueued");
     read_until("finished");
     let (_, _) = world.ask("GET", "/api/v1/status", "");
-    let mut socket = UnixStream::connect(world.state_dir().join("krond.sock")).unwrap();
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: k\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    for line in [
+    let lines = [
         "kron_queue_runs_total{state=\"completed\"} 1",
         "kron_queue_runs_total{state=\"failed\"} 1",
         "kron_queue_enqueued_total 2",
         "kron_queue_jobs{state=\"queued\"} 0",
         "kron_queue_wait_seconds_count 2",
-    ] {
-        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
-    }
+    ];
+    // What has ended is counted a moment after it is recorded.
+    eventually("all is counted", || {
+        let mut socket = UnixStream::connect(world.state_dir().join("krond.sock")).unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: k\r\nConnection: close\r\n\r\n";
+        socket.write_all(request).unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        lines.iter().all(|line| text.lines().any(|found| found == *line)).then_some(())
+    });
     let document: Value = world.get("/api/v1/openapi.json");
     assert!(document["paths"]["/api/v1/jobs"].is_object());
 }

@@ -41,14 +41,15 @@ impl Receiver {
                 let mut body = vec![0; length];
                 let _ = reader.read_exact(&mut body);
                 let body = String::from_utf8(body).unwrap();
+                // Before it is answered, so that whatever was told was heard.
+                if sender.send(Request { headers, body }).is_err() {
+                    return;
+                }
                 let _ = write!(
                     stream,
                     "HTTP/1.1 {}\r\nConnection: close\r\n\r\nthe answer",
                     answer(at)
                 );
-                if sender.send(Request { headers, body }).is_err() {
-                    return;
-                }
             }
         });
         Receiver { address, requests }

@@ -27,7 +27,9 @@ const QUEUE_THREAD: &str = "kron-queue";
 pub(crate) const WRITE: &str = "pwrite64";
 pub(crate) const SYNC: &str = "fsync,fdatasync";
 /// How long a daemon that is to die at a call of its own may take to make it.
-const TRAPPED: Duration = Duration::from_secs(3);
+pub(crate) const TRAPPED: Duration = Duration::from_secs(3);
+/// The same where it certainly makes it.
+pub(crate) const CERTAINLY_TRAPPED: Duration = Duration::from_secs(30);
 
 /// A world whose story is being written.
 pub(crate) struct Chronicle {
@@ -118,8 +120,8 @@ impl Chronicle {
 
     /// Waits until a trapped daemon is dead, or kills it after a while; whether it died in the
     /// trap.
-    pub(crate) fn spring(&mut self, krond: &mut Krond, strace: Strace) -> bool {
-        let deadline = now() + TRAPPED;
+    pub(crate) fn spring(&mut self, krond: &mut Krond, strace: Strace, patience: Duration) -> bool {
+        let deadline = now() + patience;
         while !process::has_ended(krond.pid()) && now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::act::{Actor, Deed};
 use crate::chance::{Seeded, number};
 use crate::checker::{ORDERED, SKIP_CODE};
-use crate::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude};
+use crate::chronicle::{Chronicle, Making, Point, SYNC, TRAPPED, WRITE, conclude};
 use crate::harness::now;
 
 /// How long the load lasts; `KRON_QUEUE_CRASH_SECONDS` makes it longer.
@@ -71,7 +71,7 @@ fn what_clients_were_told_survives_every_death() {
                     let call = seeded.one_of(&[WRITE, SYNC]).unwrap().to_owned();
                     let number = seeded.below(CALLS_MAX) as usize + 1;
                     let strace = chronicle.trap(&krond, &Point { call, number });
-                    chronicle.spring(&mut krond, strace);
+                    chronicle.spring(&mut krond, strace, TRAPPED);
                 }
                 _ => chronicle.kill(&mut krond),
             }

@@ -8,7 +8,9 @@
 use crate::act::{Actor, Deed, Unanswered};
 use crate::chance::number;
 use crate::checker::ORDERED;
-use crate::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude, queue_thread};
+use crate::chronicle::{
+    CERTAINLY_TRAPPED, Chronicle, Making, Point, SYNC, TRAPPED, WRITE, conclude, queue_thread,
+};
 use crate::harness::{Krond, eventually, now};
 use crate::strace::{Follow, Strace, calls, require};
 use crate::witness::{self, FILE, Line};
@@ -41,7 +43,8 @@ fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
         // Every other one fails, and so is retried.
         let deed = Deed { code: 4 * (at as i64 % 2), ms: 30 };
         let _ = chronicle.actor().enqueue(&format!("{call}-{number}"), "plain", deed, 0, None);
-        let sprang = chronicle.spring(&mut krond, strace);
+        let patience = if call == SYNC { CERTAINLY_TRAPPED } else { TRAPPED };
+        let sprang = chronicle.spring(&mut krond, strace, patience);
         assert!(sprang || call == WRITE, "there was no {call} {number}");
         krond = chronicle.world.start();
     }
@@ -119,7 +122,7 @@ fn one_of_everything_and_a_death_at_each_step_of_it() {
         let strace = chronicle.trap(&krond, &Point { call: call.clone(), number: *number });
         // Until it is dead, which is seen by its silence; some calls come later.
         let _ = everything(chronicle.actor(), &format!("{call}-{number}"));
-        chronicle.spring(&mut krond, strace);
+        chronicle.spring(&mut krond, strace, TRAPPED);
         krond = chronicle.world.start();
     }
     let deaths = chronicle.deaths;

@@ -27,7 +27,7 @@ const FAULTS_SHOWN: usize = 5;
 const SPOOL: &str = "s";
 const KEEPER: &str = "spool-s";
 /// How long a daemon that is to die at a call of its own may take to make it.
-const TRAPPED: Duration = Duration::from_secs(5);
+const TRAPPED: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);
 /// The directories of tasks, in the order in which a task goes through them.
 const DIRECTORIES: [&str; 3] = ["pending", "running", "completed"];

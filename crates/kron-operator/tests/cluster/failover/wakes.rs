@@ -39,9 +39,10 @@ impl Scene<'_> {
         for schedule in &schedules {
             schedule.create(plane);
         }
-        let from = wall();
         let pair = pair(plane, &namespace);
         let leader = await_leader(plane, &pair);
+        // What fell due before anybody led may rightly have been passed over.
+        let from = wall();
         wait_until("the other stands by", PATIENCE, || {
             (pair[1 - leader].count("read") > 0).then_some(())
         });
