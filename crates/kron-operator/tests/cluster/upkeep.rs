@@ -1,5 +1,6 @@
 //! Old Jobs: which are kept, which are removed, and that it is the operator who does it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -106,13 +107,24 @@ fn old_jobs_go_by_number_and_by_time() {
         std::thread::sleep(Duration::from_secs(2));
     }
     assert_eq!(shrunk, [true; 4], "old Jobs of {names:?} are removed");
+    let mut created = BTreeMap::new();
+    let mut removed = 0;
     for request in scene.requests() {
-        if request.resource == "jobs" && request.verb == "delete" && request.succeeded() {
+        if request.resource != "jobs" || !request.succeeded() {
+            continue;
+        }
+        let metadata = &request.given["metadata"];
+        if request.verb == "create" {
+            created
+                .insert(text(&metadata["name"]).to_owned(), time(&metadata["creationTimestamp"]));
+        } else if request.verb == "delete" {
             assert_eq!(request.user, crate::control_plane::OPERATOR);
-            let created = time(&request.given["metadata"]["creationTimestamp"]);
-            assert!(request.received >= created + YOUNG, "{request:?}");
+            let name = request.uri.split('?').next().and_then(|path| path.rsplit('/').next());
+            assert!(request.received >= created[name.unwrap()] + YOUNG, "{request:?}");
+            removed += 1;
         }
     }
+    assert!(removed >= names.len(), "{removed} removed");
     for name in names {
         let jobs = scene.jobs(name);
         let old = jobs
