@@ -115,7 +115,7 @@ impl EventLoop {
             if let Some(event) = self.next_event()? {
                 let now = clock::now();
                 let actions = self.machine.handle(now, event);
-                // Before anybody hears of a stop, so that nobody who has heard is taken a job from.
+                // Before anybody hears of a stop: no job is taken after that.
                 self.stop_others();
                 self.perform(now, actions);
             }
