@@ -11,6 +11,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use kron_testkit::loop_mount::{self, LoopMount, Switch};
+use kron_testkit::needs::left_out;
 use serde_json::json;
 
 use crate::database::{Access, connect, prepare};
@@ -18,13 +20,6 @@ use crate::{
     Claim, Claimed, Enqueue, Finish, KernelEntropy, NewJob, Outcome, Queue, RetryPolicy, Rules,
     RunEnd, Timestamp,
 };
-
-#[path = "../tests/queue/needs.rs"]
-mod needs;
-use needs::left_out;
-#[path = "../../kron-state/tests/store/loop_mount.rs"]
-mod loop_mount;
-use loop_mount::{LoopMount, Switch};
 
 /// Power cuts; every one of them is a file system of its own.
 const ROUNDS: u64 = 20;
@@ -195,7 +190,7 @@ fn is_child() -> bool {
 
 #[test]
 fn what_was_acknowledged_survives_a_power_cut() {
-    if is_child() || left_out("loop", "what was acknowledged survives a power cut") {
+    if is_child() || left_out("what was acknowledged survives a power cut", loop_mount::NEEDS) {
         return;
     }
     for round in 0..ROUNDS {
@@ -207,7 +202,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
 #[test]
 fn without_a_sync_for_each_commit_a_power_cut_loses_what_was_acknowledged() {
     let name = "without_a_sync_for_each_commit_a_power_cut_loses_what_was_acknowledged";
-    if is_child() || left_out("loop", name) {
+    if is_child() || left_out(name, loop_mount::NEEDS) {
         return;
     }
     let test = format!("power_cut_tests::{name}");

@@ -292,7 +292,7 @@ fn spawned() {
         .arg(std::env::current_exe().expect("this program"))
         .args(["--case", "gate::an_acknowledged_run_leaves_no_record"])
         .status()
-        .expect("strace; install it or set KRON_TEST_WITHOUT=strace");
+        .expect("strace starts");
     assert!(status.success());
     let trace = std::fs::read_to_string(trace).expect("a trace");
     let calls: Vec<&str> = trace.lines().collect();

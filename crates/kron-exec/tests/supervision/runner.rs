@@ -1,9 +1,14 @@
-//! Runs the cases, each in a process of its own, a few at a time.
+//! Runs the cases, each in a process of its own.
+//!
+//! Called without a name it runs all cases, a few at a time. Called with the name of one and
+//! `--exact`, as `cargo nextest` does, this process is that case's. It knows as much of the usual
+//! harness's command line as cargo and nextest use.
 
 use std::io::{self, Read, Seek, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use kron_testkit::needs::{self, Need};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Cases that run at once: they mostly wait.
@@ -13,25 +18,65 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What lines start with that are shown even when a case passes.
 const FIGURE: &str = "     ";
 const CASE_FLAG: &str = "--case";
+/// Flags of the usual harness that a value follows.
+const WITH_VALUE: &[&str] =
+    &["--format", "--color", "--test-threads", "--logfile", "--shuffle-seed", "-Z"];
 
 /// A named test, and what it needs of the machine.
 pub(crate) type Case = (&'static str, Needs, fn());
 
-/// What a case needs: words that `KRON_TEST_WITHOUT` may hold.
-pub(crate) type Needs = &'static [&'static str];
+/// What a case needs.
+pub(crate) type Needs = &'static [Need];
 
 pub(crate) const NOTHING: Needs = &[];
 /// Only root changes users.
-pub(crate) const ROOT: Needs = &["root"];
+pub(crate) const ROOT: Needs = &[Need::Root];
 /// Failures and deaths at exact system calls are injected by `strace`.
-pub(crate) const STRACE: Needs = &["strace"];
-pub(crate) const ROOT_AND_STRACE: Needs = &["root", "strace"];
+pub(crate) const STRACE: Needs = &[Need::Strace];
+pub(crate) const ROOT_AND_STRACE: Needs = &[Need::Root, Need::Strace];
 
 struct Running {
     name: &'static str,
     child: Child,
     output: std::fs::File,
     since: Instant,
+}
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Wanted {
+    /// Parts of names, or whole ones; none for all cases.
+    words: Vec<String>,
+    skipped: Vec<String>,
+    is_exact: bool,
+    is_list: bool,
+    /// Only those that are usually left out, of which there are none.
+    is_ignored: bool,
+}
+
+impl Wanted {
+    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Wanted {
+        let mut wanted = Wanted::default();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--exact" => wanted.is_exact = true,
+                "--list" => wanted.is_list = true,
+                "--ignored" => wanted.is_ignored = true,
+                "--skip" => wanted.skipped.extend(arguments.next()),
+                flag if WITH_VALUE.contains(&flag) => drop(arguments.next()),
+                // Other flags select nothing here.
+                flag if flag.starts_with('-') => {}
+                _ => wanted.words.push(argument),
+            }
+        }
+        wanted
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        let meets = |word: &String| if self.is_exact { name == word } else { name.contains(word) };
+        let is_selected = self.words.is_empty() || self.words.iter().any(meets);
+        is_selected && !self.skipped.iter().any(meets) && !self.is_ignored
+    }
 }
 
 pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
@@ -41,32 +86,40 @@ pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
         && flag == CASE_FLAG
     {
         let (_, _, run) = cases().find(|(name, ..)| name == wanted).expect("a known case");
-        kron_exec::become_subreaper().expect("a subreaper");
-        run();
-        crate::place::wait_for_everybody();
-        return ExitCode::SUCCESS;
+        return run_here(run);
     }
-    // Flags of the usual harness select nothing here, words are parts of names.
-    let words: Vec<&String> = arguments.iter().filter(|text| !text.starts_with('-')).collect();
-    let mut selected: Vec<Case> = cases()
-        .filter(|(name, ..)| words.is_empty() || words.iter().any(|word| name.contains(*word)))
-        .collect();
-    if arguments.iter().any(|flag| flag == "--list") {
+    let wanted = Wanted::from_arguments(arguments.into_iter());
+    let mut selected: Vec<Case> = cases().filter(|(name, ..)| wanted.includes(name)).collect();
+    if wanted.is_list {
         for (name, ..) in selected {
             say(&format!("{name}: test"));
         }
         return ExitCode::SUCCESS;
     }
-    let without = std::env::var("KRON_TEST_WITHOUT").unwrap_or_default();
     selected.retain(|(name, needs, _)| {
-        let missing =
-            needs.iter().find(|need| without.split([',', ' ']).any(|word| word == **need));
-        if let Some(need) = missing {
-            say(&format!("test {name} ... left out: it needs {need}"));
+        let declined = needs::declined(needs);
+        if let Some(need) = declined {
+            needs::report_left_out(name, need);
         }
-        missing.is_none()
+        declined.is_none()
     });
-    run_all(selected)
+    match selected[..] {
+        [(_, needs, run)] if wanted.is_exact => {
+            needs::require(needs);
+            // Nothing else watches over it.
+            nix::unistd::alarm::set(PATIENCE.as_secs() as u32);
+            run_here(run)
+        }
+        _ => run_all(selected),
+    }
+}
+
+/// Runs a case in this process.
+fn run_here(run: fn()) -> ExitCode {
+    kron_exec::become_subreaper().expect("a subreaper");
+    run();
+    crate::place::wait_for_everybody();
+    ExitCode::SUCCESS
 }
 
 fn run_all(selected: Vec<Case>) -> ExitCode {
@@ -76,9 +129,12 @@ fn run_all(selected: Vec<Case>) -> ExitCode {
     let mut failed = Vec::new();
     loop {
         while running.len() < AT_ONCE
-            && let Some((name, ..)) = waiting.next()
+            && let Some((name, needs, _)) = waiting.next()
         {
-            running.push(start(name));
+            match needs::missing(needs) {
+                Some(missing) => failed.push((name, missing)),
+                None => running.push(start(name)),
+            }
         }
         if running.is_empty() {
             break;
@@ -138,7 +194,7 @@ fn text_of(file: &mut std::fs::File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Says something worth knowing about a case that passes.
+/// Prints something worth knowing about a case that passes.
 pub(crate) fn note(figures: &str) {
     say(&format!("{FIGURE}{figures}"));
 }

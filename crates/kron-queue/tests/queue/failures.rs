@@ -10,9 +10,10 @@ use kron_queue::{
     Change, Claim, Claimed, Context, Enqueue, EnqueueError, Interest, Job, JobFilter, NewJob,
     Operation, Queue, Rules, SetRules, StoreError,
 };
+use kron_testkit::needs::{Need, left_out};
+use kron_testkit::programs::must_run;
 use serde_json::json;
 
-use crate::needs::left_out;
 use crate::support::{World, at};
 
 fn enqueue(queue: &Queue, n: i64) -> Result<Job, EnqueueError> {
@@ -184,7 +185,7 @@ impl SmallDisk {
         let directory = tempfile::tempdir().unwrap();
         let options = format!("size={kilobytes}k,mode=0700");
         let point = directory.path().to_str().unwrap();
-        must_run("mount", "mount", &["-t", "tmpfs", "-o", &options, "tmpfs", point]);
+        must_run(Need::Mount, "mount", &["-t", "tmpfs", "-o", &options, "tmpfs", point]);
         SmallDisk(directory)
     }
 
@@ -201,7 +202,10 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_is_told_and_when_there_is_room_the_queue_goes_on() {
-    if left_out("mount", "a full disk is told and when there is room the queue goes on") {
+    if left_out(
+        "a full disk is told and when there is room the queue goes on",
+        &[Need::Root, Need::Mount],
+    ) {
         return;
     }
     let disk = SmallDisk::mounted(2_048);
@@ -281,19 +285,4 @@ fn an_observer_that_is_too_slow_is_told_that_it_missed_something() {
     assert_eq!(slow.recv().unwrap(), Change::Lagged);
     assert_eq!(slow.recv().unwrap(), last);
     assert!(slow.try_recv().is_err());
-}
-
-/// Runs a program that a test cannot do without; `requirement` is what to name to leave it out.
-fn must_run(requirement: &str, program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("`{program}` cannot be started (or set KRON_TEST_WITHOUT={requirement}): {error}")
-    });
-    assert!(
-        output.status.success(),
-        "`{program} {}` failed, which this test cannot do without (set \
-         KRON_TEST_WITHOUT={requirement} to leave it out): {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr)
-    );
 }

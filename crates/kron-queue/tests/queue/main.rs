@@ -10,7 +10,6 @@ mod failures;
 mod group;
 mod hostile;
 mod invariants;
-mod needs;
 mod open;
 mod order;
 mod recovery;

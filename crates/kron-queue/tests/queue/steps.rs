@@ -18,10 +18,10 @@ use kron_queue::{
     RunEnd, ScheduleSettings, SetPriority, StartDirect, TemplateSettings, TriggerSchedules,
     Webhook,
 };
+use kron_testkit::needs::{Need, left_out};
 use serde_json::json;
 
 use crate::invariants::{check, dump};
-use crate::needs::left_out;
 use crate::support::{at, process};
 
 const DIRECTORY: &str = "KRON_QUEUE_TEST_STEPS";
@@ -235,7 +235,10 @@ fn a_process_killed_at_any_step_leaves_all_of_an_operation_or_nothing() {
     if let Some(path) = std::env::var_os(DIRECTORY) {
         return child(path.as_ref());
     }
-    if left_out("strace", "a process killed at any step leaves all of an operation or nothing") {
+    if left_out(
+        "a process killed at any step leaves all of an operation or nothing",
+        &[Need::Strace],
+    ) {
         return;
     }
     let parent = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();

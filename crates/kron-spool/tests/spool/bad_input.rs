@@ -10,12 +10,12 @@ use kron_core::Timestamp;
 use kron_spool::{Fault, Look, Purged, Spool, State, TASK_BYTES_MAX};
 use kron_state::Operation;
 use kron_state::simulated::{self, Faulty};
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 use serde_json::Value;
 
 use crate::child;
-use crate::made::{
-    STRANGER, at, far_future, machine_now, new_task, open, open_with, scratch, text, without_root,
-};
+use crate::made::{STRANGER, at, far_future, machine_now, new_task, open, open_with, text};
 use crate::promises::Listing;
 
 /// Everything here was changed a moment ago; so long after that it counts.
@@ -366,7 +366,7 @@ fn what_is_called_like_a_report_is_kept_as_long_as_anything() {
 
 #[test]
 fn files_of_others_count_only_from_producers() {
-    if without_root("files of others count only from producers") {
+    if left_out("files of others count only from producers", &[Need::Root]) {
         return;
     }
     let parent = scratch();
@@ -393,7 +393,7 @@ fn files_of_others_count_only_from_producers() {
 #[test]
 fn what_may_not_be_read_is_set_aside() {
     let name = "what may not be read is set aside";
-    if without_root(name) {
+    if left_out(name, &[Need::Root]) {
         return;
     }
     let parent = tempfile::tempdir().unwrap();

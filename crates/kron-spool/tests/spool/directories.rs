@@ -5,9 +5,11 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use kron_spool::Spool;
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use crate::made::{STRANGER, at, new_task, open, scratch, without_root};
+use crate::made::{STRANGER, at, new_task, open};
 
 fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
@@ -80,7 +82,7 @@ fn a_lock_on_what_others_may_open_keeps_nobody_out() {
 
 #[test]
 fn directories_of_others_are_refused() {
-    if without_root("directories of others are refused") {
+    if left_out("directories of others are refused", &[Need::Root]) {
         return;
     }
     for directory in ["", "tasks", "tasks/pending", "tasks/running", "tasks/completed", "rejected"]

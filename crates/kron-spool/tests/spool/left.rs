@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kron_spool::{Fate, Look, Recovered, Spool, Start, State};
 use kron_state::simulated::{Fault, Faulty};
 use kron_state::{Operation, RealDirectory};
+use kron_testkit::files::scratch;
 
-use crate::made::{a_run, at, far_future, id, new_task, open, recover, scratch, text_of_put};
+use crate::made::{a_run, at, far_future, id, new_task, open, recover, text_of_put};
 use crate::promises::Listing;
 
 const EIO: i32 = 5;

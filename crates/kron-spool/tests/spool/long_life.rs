@@ -3,10 +3,11 @@
 use kron_core::UtcSecond;
 use kron_spool::{Fate, Next, Spool, State};
 use kron_state::simulated::{Disk, Fault, Faulty};
+use kron_testkit::chance::Seeded;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::acting::Acting;
-use crate::made::{Seeded, again, ended};
+use crate::made::{again, ended};
 use crate::power_cut::judge;
 use crate::promises::{Listing, Promise, Promises};
 
@@ -24,7 +25,7 @@ fn a_long_life_with_many_power_cuts_keeps_every_promise() {
     let mut next = 0;
     let mut most_completed = 0;
     for life in 0..LIVES {
-        let (stop_after, count) = (seeded.below(OPERATIONS_MAX), AtomicUsize::new(0));
+        let (stop_after, count) = (seeded.index_below(OPERATIONS_MAX), AtomicUsize::new(0));
         let faulty = Faulty::new(disk.clone(), move |_, _| {
             match count.fetch_add(1, Ordering::Relaxed) < stop_after {
                 true => Fault::None,
@@ -41,10 +42,10 @@ fn a_long_life_with_many_power_cuts_keeps_every_promise() {
             }
         }
         // Sometimes only the process dies, and the disk stays as it is.
-        if seeded.below(3) > 0 {
-            disk = disk.after_power_cut(&mut |possibilities| seeded.below(possibilities));
+        if seeded.index_below(3) > 0 {
+            disk = disk.after_power_cut(&mut |possibilities| seeded.index_below(possibilities));
         }
-        let fate = [Fate::Lost, Fate::NotStarted][seeded.below(2)];
+        let fate = [Fate::Lost, Fate::NotStarted][seeded.index_below(2)];
         judge(&disk, &promises, fate).unwrap_or_else(|why| panic!("life {life}: {why}"));
         promises = settled(&promises, &disk);
         let ended = |promise: &&Promise| matches!(promise, Promise::Completed(_));
@@ -91,14 +92,14 @@ fn step(
     let (pending, running) = (ids(State::Pending)?, ids(State::Running)?);
     let completed = ids(State::Completed)?;
     let mut some = |from: &[String]| -> Vec<String> {
-        from.iter().filter(|_| seeded.below(3) == 0).take(4).cloned().collect()
+        from.iter().filter(|_| seeded.index_below(3) == 0).take(4).cloned().collect()
     };
     let (starting, ending) = (some(&pending), some(&running));
     let repeated = some(&pending);
-    let done = match seeded.below(8) {
+    let done = match seeded.index_below(8) {
         0 => {
             let new: Vec<String> =
-                (0..=seeded.below(4)).map(|n| format!("t{}", *next + n)).collect();
+                (0..=seeded.index_below(4)).map(|n| format!("t{}", *next + n)).collect();
             *next += new.len();
             acting.put_new(&words(&new))
         }
@@ -107,7 +108,7 @@ fn step(
         5 | 6 => {
             let ends: Vec<(&str, Next)> = words(&ending)
                 .into_iter()
-                .map(|id| match seeded.below(4) {
+                .map(|id| match seeded.index_below(4) {
                     0 => (id, again(40)),
                     1 => (id, Next::Lost { error: "lost".to_owned() }),
                     2 => (id, Next::Completed(ended(1))),
@@ -116,7 +117,7 @@ fn step(
                 .collect();
             acting.finish(&ends)
         }
-        _ if seeded.below(6) == 0 => acting.purge(&words(&completed)),
+        _ if seeded.index_below(6) == 0 => acting.purge(&words(&completed)),
         _ => {
             let failed = completed.iter().find(|id| {
                 let id = crate::made::id(id);

@@ -7,10 +7,12 @@
 use std::path::Path;
 
 use crate::child;
-use crate::loop_mount::{LoopMount, Switch};
-use crate::made::{Seeded, left_out, open, recover};
+use crate::made::{open, recover};
 use crate::promises::{Listing, Promises};
 use kron_spool::Fate;
+use kron_testkit::chance::Seeded;
+use kron_testkit::loop_mount::{self, LoopMount, Switch};
+use kron_testkit::needs::left_out;
 
 const ROUNDS: u64 = 8;
 const DISK_BYTES: u64 = 16 * 1024 * 1024;
@@ -29,7 +31,7 @@ fn lose_power(role: &str, seed: u64) -> Result<(), String> {
         let (name, promise) = said.split_once(' ').expect("a promise");
         promises.tell(name, promise.parse().unwrap());
     };
-    for _ in 0..=Seeded(seed).below(PROMISES_MAX) {
+    for _ in 0..=Seeded(seed).index_below(PROMISES_MAX) {
         listen(&living.said().expect("it lives until it fails"));
     }
     switch.off();
@@ -49,7 +51,7 @@ fn check(path: &Path, promises: &Promises) -> Result<(), String> {
 
 #[test]
 fn what_was_promised_survives_a_real_power_cut() {
-    if left_out("loop", "what was promised survives a real power cut") {
+    if left_out("what was promised survives a real power cut", loop_mount::NEEDS) {
         return;
     }
     for round in 0..ROUNDS {
@@ -59,7 +61,7 @@ fn what_was_promised_survives_a_real_power_cut() {
 
 #[test]
 fn without_directory_syncs_a_real_power_cut_breaks_a_promise() {
-    if left_out("loop", "without directory syncs a real power cut breaks a promise") {
+    if left_out("without directory syncs a real power cut breaks a promise", loop_mount::NEEDS) {
         return;
     }
     let role = "live_for_ever_without_directory_sync";

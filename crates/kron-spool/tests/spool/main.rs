@@ -18,8 +18,6 @@ mod directories;
 mod left;
 mod long_life;
 mod loop_device;
-#[path = "../../../kron-state/tests/store/loop_mount.rs"]
-mod loop_mount;
 mod made;
 mod power_cut;
 mod promises;

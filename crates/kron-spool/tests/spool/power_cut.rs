@@ -11,9 +11,10 @@ use kron_core::UtcSecond;
 use kron_spool::{Fate, Look, Next, Spool, SpoolError, State};
 use kron_state::simulated::{Disk, Fault, Faulty};
 use kron_state::{Directory as _, Operation};
+use kron_testkit::chance::Seeded;
 
 use crate::acting::{Acting, file};
-use crate::made::{Seeded, again, ended, far_future, id, recover, text, text_of_put};
+use crate::made::{again, ended, far_future, id, recover, text, text_of_put};
 use crate::promises::{Listing, Promise, Promises};
 
 const EIO: i32 = 5;
@@ -310,7 +311,7 @@ pub(crate) fn judge(disk: &Disk, promises: &Promises, fate: Fate) -> Result<(), 
 /// Every disk that a power cut could leave, or as many as can be looked at.
 pub(crate) fn survivors(disk: &Disk) -> Vec<Disk> {
     let mut seeded = Seeded(7);
-    disk.survivors(SURVIVORS_MAX, &mut |possibilities| seeded.below(possibilities))
+    disk.survivors(SURVIVORS_MAX, &mut |possibilities| seeded.index_below(possibilities))
 }
 
 /// One that was never let go is as it was, also when its file in `running/` would come back.

@@ -7,12 +7,13 @@ use kron_spool::{
     Fault, Finish, IdSource, Look, NewTask, Next, Put, PutError, Spool, Start, State,
     TASK_BYTES_MAX, TASK_DEPTH_MAX,
 };
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 use serde_json::Value;
 
 use crate::child;
 use crate::made::{
-    STRANGER, a_run, at, data, ended, far_future, id, machine_now, new_task, open, open_with,
-    scratch, text, without_root,
+    STRANGER, a_run, at, data, ended, far_future, id, machine_now, new_task, open, open_with, text,
 };
 use crate::promises::Listing;
 
@@ -300,7 +301,7 @@ fn a_put_that_meets_a_start_is_acknowledged_and_nothing_runs_twice() {
 #[test]
 fn a_producer_needs_nothing_but_pending() {
     let name = "a producer needs nothing but `pending/`";
-    if without_root(name) {
+    if left_out(name, &[Need::Root]) {
         return;
     }
     // Neither the test program nor the spool may be where only root can go.
@@ -353,7 +354,7 @@ fn a_producer_needs_nothing_but_pending() {
 #[test]
 fn a_daemon_that_is_not_root_can_read_what_is_put() {
     let name = "a daemon that is not root can read what is put";
-    if without_root(name) {
+    if left_out(name, &[Need::Root]) {
         return;
     }
     let parent = tempfile::tempdir().unwrap();

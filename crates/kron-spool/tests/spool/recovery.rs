@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use kron_spool::{Fate, Finish, Look, Next, RetryError, Spool, Start, State};
+use kron_testkit::files::scratch;
 use serde_json::Value;
 
-use crate::made::{
-    a_run, again, at, ended, far_future, id, new_task, open, policy, recover, scratch, text,
-};
+use crate::made::{a_run, again, at, ended, far_future, id, new_task, open, policy, recover, text};
 use crate::promises::Listing;
 
 use Fate::{Alive, Lost, NotStarted, Unknown};

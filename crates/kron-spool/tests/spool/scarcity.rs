@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kron_spool::{Fate, Finish, Look, Next, PutError, Spool, Start, State};
 use kron_state::Operation;
 use kron_state::simulated::{Disk, Fault, Faulty};
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
+use kron_testkit::programs::must_run;
 
 use crate::child;
-use crate::made::{
-    a_run, at, ended, far_future, id, left_out, must_run, new_task, open, recover, scratch,
-    without_root,
-};
+use crate::made::{a_run, at, ended, far_future, id, new_task, open, recover};
 use crate::promises::{Listing, Promise, Promises};
 
 #[test]
@@ -35,7 +35,11 @@ impl Small {
     fn new() -> Small {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().to_str().unwrap();
-        must_run("loop", "mount", &["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", path]);
+        must_run(
+            Need::Mount,
+            "mount",
+            &["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", path],
+        );
         Small { parent }
     }
 
@@ -61,7 +65,7 @@ fn fill(path: &Path) -> PathBuf {
 #[test]
 fn a_full_file_system_loses_nothing_and_is_used_again_when_there_is_room() {
     let name = "a full file system loses nothing and is used again when there is room";
-    if left_out("loop", name) || without_root(name) {
+    if left_out(name, &[Need::Root, Need::Mount]) {
         return;
     }
     let small = Small::new();

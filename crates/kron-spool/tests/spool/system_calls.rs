@@ -10,9 +10,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kron_spool::{Fate, Look, Spool};
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 
 use crate::child::{self, PREPARED};
-use crate::made::{far_future, left_out, recover, scratch};
+use crate::made::{far_future, recover};
 use crate::promises::{Listing, Promise, Promises};
 
 const EVERY: &str = "KRON_SPOOL_STEPS_EVERY";
@@ -121,7 +123,7 @@ fn every() -> usize {
 
 /// Injects something at many calls; `judge` is told the call and what the child said last.
 fn inject(what: &str, judge: fn(&Call, &str, &str)) {
-    if left_out("strace", "every system call of the spool fails or kills") {
+    if left_out("every system call of the spool fails or kills", &[Need::Strace]) {
         return;
     }
     let parent = scratch();
@@ -198,7 +200,7 @@ fn a_full_disk_at_any_call_breaks_no_promise() {
 /// New directories are durable only once the ones that they are in are synced.
 #[test]
 fn the_parents_of_new_directories_are_synced() {
-    if left_out("strace", "the parents of new directories are synced") {
+    if left_out("the parents of new directories are synced", &[Need::Strace]) {
         return;
     }
     let parent = scratch();

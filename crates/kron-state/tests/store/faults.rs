@@ -9,10 +9,10 @@ use kron_state::{
     Change, Directory, Document, Epoch, EpochEvent, KnownRead, Operation, RealDirectory, RunRead,
     Store, StoreError, document_file,
 };
+use kron_testkit::files::scratch;
 
 use crate::made::{
     BYTES_MAX, HISTORY_MAX, armed, ended, finished, known, left_over, mark, minute, missed, run,
-    scratch,
 };
 
 const EINTR: i32 = 4;

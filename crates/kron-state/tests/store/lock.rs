@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use kron_core::Category;
 use kron_state::{Directory as _, Lock, LockError, RealDirectory, Store};
+use kron_testkit::needs::{Need, left_out};
 
 use crate::child::{self, Working};
-use crate::made::{HISTORY_MAX, left_out, minute};
+use crate::made::{HISTORY_MAX, minute};
 
 /// Long enough for any process to end or to begin.
 const AGES: Duration = Duration::from_secs(60);
@@ -135,7 +136,7 @@ fn whoever_holds_the_file_alone_holds_the_lock() {
 /// Where a directory cannot be locked, as on NFS, the file's lock stands in for it.
 #[test]
 fn where_no_directory_can_be_locked_the_file_is() {
-    if left_out("strace", "where no directory can be locked the file is") {
+    if left_out("where no directory can be locked the file is", &[Need::Strace]) {
         return;
     }
     let parent = tempfile::tempdir().unwrap();

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use kron_core::UtcSecond;
 use kron_state::{RealDirectory, Store};
+use kron_testkit::chance::Seeded;
+use kron_testkit::loop_mount::{self, LoopMount, Switch};
+use kron_testkit::needs::left_out;
 
 use crate::child;
-use crate::loop_mount::{LoopMount, Switch};
-use crate::made::{HISTORY_MAX, Seeded, left_out, left_over, mark, minute};
+use crate::made::{HISTORY_MAX, left_over, mark, minute};
 
 const ROUNDS: u64 = 20;
 const DISK_BYTES: u64 = 16 * 1024 * 1024;
@@ -35,7 +37,7 @@ fn lose_power(role: &str, seed: u64) -> Vec<String> {
         heard.insert(words[1].to_owned(), period);
     };
     // Between any two lines there is another step of a commit.
-    for _ in 0..Seeded(seed).below(2 * COMMITS_MAX) {
+    for _ in 0..Seeded(seed).index_below(2 * COMMITS_MAX) {
         listen(&committing.said().expect("it commits until it fails"));
     }
     switch.off();
@@ -63,7 +65,7 @@ fn lose_power(role: &str, seed: u64) -> Vec<String> {
 
 #[test]
 fn what_was_acknowledged_survives_a_real_power_cut() {
-    if left_out("loop", "what was acknowledged survives a real power cut") {
+    if left_out("what was acknowledged survives a real power cut", loop_mount::NEEDS) {
         return;
     }
     for round in 0..ROUNDS {
@@ -74,7 +76,7 @@ fn what_was_acknowledged_survives_a_real_power_cut() {
 
 #[test]
 fn without_directory_syncs_a_real_power_cut_loses_something() {
-    if left_out("loop", "without directory syncs a real power cut loses something") {
+    if left_out("without directory syncs a real power cut loses something", loop_mount::NEEDS) {
         return;
     }
     let lost = (0..ROUNDS)

@@ -18,7 +18,6 @@ mod faults;
 mod history;
 mod lock;
 mod loop_device;
-mod loop_mount;
 mod made;
 mod power_cut;
 mod scarcity;

@@ -13,10 +13,11 @@ use kron_state::{
     Change, Contents, Directory, Document, FileError, KnownRead, Operation, RunRead, Store,
     StoreError, document_file,
 };
+use kron_testkit::chance::Seeded;
 
 use crate::made::{
-    BYTES_MAX, HISTORY_MAX, Seeded, armed, ended, finished, full_document, known, left_over, mark,
-    minute, missed, run,
+    BYTES_MAX, HISTORY_MAX, armed, ended, finished, full_document, known, left_over, mark, minute,
+    missed, run,
 };
 
 const EIO: i32 = 5;
@@ -245,7 +246,7 @@ fn survive(script: &Script, cheat: Cheat) -> Result<usize, String> {
 /// Every disk that a power cut could leave, or as many as can be looked at.
 fn survivors(disk: &Disk) -> Vec<Disk> {
     let mut seeded = Seeded(7);
-    disk.survivors(SURVIVORS_MAX, &mut |possibilities| seeded.below(possibilities))
+    disk.survivors(SURVIVORS_MAX, &mut |possibilities| seeded.index_below(possibilities))
 }
 
 #[test]
@@ -416,10 +417,10 @@ fn a_long_life_with_many_power_cuts_never_goes_back() {
     let mut disk = Disk::new();
     for life in 0..400 {
         disk.set_now(minute(life));
-        let (faulty, _) = stopping(&disk, seeded.below(60), Cheat::Nothing);
+        let (faulty, _) = stopping(&disk, seeded.index_below(60), Cheat::Nothing);
         if let Ok(store) = Store::open(faulty, HISTORY_MAX) {
             for step in 0..20 {
-                let job = seeded.below(jobs.len());
+                let job = seeded.index_below(jobs.len());
                 let period = life * 20 + step;
                 attempted[job] = Some(minute(period));
                 if store.commit(jobs[job], &[missed(period)]).is_err() {
@@ -429,8 +430,8 @@ fn a_long_life_with_many_power_cuts_never_goes_back() {
             }
         }
         // Sometimes only the daemon dies, and the disk stays as it is.
-        if seeded.below(3) > 0 {
-            disk = disk.after_power_cut(&mut |possibilities| seeded.below(possibilities));
+        if seeded.index_below(3) > 0 {
+            disk = disk.after_power_cut(&mut |possibilities| seeded.index_below(possibilities));
         }
         let store = Store::open(disk.clone(), HISTORY_MAX).unwrap();
         for (job, identity) in jobs.iter().enumerate() {

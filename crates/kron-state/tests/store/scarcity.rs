@@ -5,9 +5,11 @@ use std::process::Command;
 
 use kron_core::Category;
 use kron_state::{RealDirectory, Store};
+use kron_testkit::needs::{Need, left_out};
+use kron_testkit::programs::must_run;
 
 use crate::child;
-use crate::made::{HISTORY_MAX, left_out, left_over, mark, minute, missed, must_run};
+use crate::made::{HISTORY_MAX, left_over, mark, minute, missed};
 
 /// A small file system in memory, mounted while this lives.
 struct SmallMount(tempfile::TempDir);
@@ -16,7 +18,11 @@ impl SmallMount {
     fn new() -> SmallMount {
         let point = tempfile::tempdir().unwrap();
         let options = "size=256k,mode=0700";
-        must_run("mount", &["-t", "tmpfs", "-o", options, "none", point.path().to_str().unwrap()]);
+        must_run(
+            Need::Mount,
+            "mount",
+            &["-t", "tmpfs", "-o", options, "none", point.path().to_str().unwrap()],
+        );
         SmallMount(point)
     }
 }
@@ -29,7 +35,7 @@ impl Drop for SmallMount {
 
 #[test]
 fn a_disk_that_is_full_or_read_only_keeps_what_it_has() {
-    if left_out("loop", "a disk that is full or read-only keeps what it has") {
+    if left_out("a disk that is full or read-only keeps what it has", &[Need::Root, Need::Mount]) {
         return;
     }
     let mount = SmallMount::new();
@@ -51,7 +57,7 @@ fn a_disk_that_is_full_or_read_only_keeps_what_it_has() {
     std::fs::remove_file(&fill).unwrap();
     store.commit("job", &[missed(3)]).unwrap();
 
-    must_run("mount", &["-o", "remount,ro", mount.0.path().to_str().unwrap()]);
+    must_run(Need::Mount, "mount", &["-o", "remount,ro", mount.0.path().to_str().unwrap()]);
     let error = store.commit("job", &[missed(4)]).unwrap_err();
     assert_eq!(error.category(), Category::Persistence, "{error:?}");
     // What cannot be written can still be read.

@@ -10,11 +10,11 @@ use std::time::Duration;
 use kron_state::{
     Directory as _, Document, KnownRead, Lock, RealDirectory, RunRead, Store, document_file,
 };
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 
 use crate::child::{self, DAMAGED, JOB};
-use crate::made::{
-    BYTES_MAX, HISTORY_MAX, ended, known, left_out, left_over, mark, minute, missed, run, scratch,
-};
+use crate::made::{BYTES_MAX, HISTORY_MAX, ended, known, left_over, mark, minute, missed, run};
 
 const DAMAGED_BYTES: &[u8] = b"{\"Version\":\0";
 /// Calls that are no business of the store's: memory, threads, and closing.
@@ -127,7 +127,7 @@ fn check(state: &Path, before: Found, said: &[String], told: &str) {
 
 /// Injects something at every call; `calls_min` is how many there must be at least.
 fn inject(what: &str, before: Found, calls_min: usize) {
-    if left_out("strace", "every system call of the store fails or kills") {
+    if left_out("every system call of the store fails or kills", &[Need::Strace]) {
         return;
     }
     let parent = scratch();
@@ -155,7 +155,7 @@ fn inject(what: &str, before: Found, calls_min: usize) {
 /// A new directory is durable only once the one it is in is synced.
 #[test]
 fn the_parent_of_a_new_directory_is_synced() {
-    if left_out("strace", "the parent of a new directory is synced") {
+    if left_out("the parent of a new directory is synced", &[Need::Strace]) {
         return;
     }
     let parent = scratch();

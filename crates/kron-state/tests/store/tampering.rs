@@ -12,9 +12,11 @@ use kron_state::{
     Document, Epoch, EpochEvent, FileKind, Lock, LockError, RealDirectory, Refusal, Store,
     StoreError, document_file, write_run_record,
 };
+use kron_testkit::files::scratch;
+use kron_testkit::needs::{Need, left_out};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-use crate::made::{HISTORY_MAX, ended, known, left_out, minute, missed, run, scratch};
+use crate::made::{HISTORY_MAX, ended, known, minute, missed, run};
 
 const JOB: &str = "job";
 const STRANGER: u32 = 12_345;
@@ -158,7 +160,7 @@ type Act = fn(&Place) -> Result<(), StoreError>;
 
 /// Everything of `victim` that is looked at must be refused, and nothing elsewhere be changed.
 fn check(victim: &str, wanted: FileKind, ways: &[Tampering], acts: &[Act]) {
-    if left_out("root", "tampered state directories") {
+    if left_out("tampered state directories", &[Need::Root]) {
         return;
     }
     for how in ways {
@@ -220,7 +222,7 @@ fn a_tampered_directory_of_runs_is_refused() {
 
 #[test]
 fn a_supervisor_does_not_write_to_a_tampered_directory() {
-    if left_out("root", "a supervisor does not write to a tampered directory") {
+    if left_out("a supervisor does not write to a tampered directory", &[Need::Root]) {
         return;
     }
     for how in DIRECTORIES {
@@ -335,7 +337,7 @@ fn what_is_left_over_and_cannot_be_removed_is_told() {
 /// What people name by mistake is not to be changed or moved, and what is krond's is named as such.
 #[test]
 fn nobody_is_advised_to_change_what_is_not_a_state_directory() {
-    if left_out("root", "nobody is advised to change what is not a state directory") {
+    if left_out("nobody is advised to change what is not a state directory", &[Need::Root]) {
         return;
     }
     let place = Place::new();

@@ -1,0 +1,86 @@
+//! `kron top`, looked at and left.
+
+use crate::daemon::krond::Daemon;
+use crate::daemon::terminal::Terminal;
+
+const JOBS: &str = r#"
+[job.alpha]
+schedule = "0 0 1 1 *"
+command = ["/bin/true"]
+
+[job.beta]
+schedule = "0 0 1 6 *"
+command = ["/bin/false"]
+
+[job.often]
+schedule = "* * * * * *"
+command = ["/bin/true"]
+"#;
+
+fn top(daemon: &Daemon, columns: u32, rows: u32) -> Terminal {
+    let state_dir = daemon.state_dir();
+    let state_dir = state_dir.to_str().expect("text");
+    Terminal::start(&daemon.path(""), columns, rows, &["top", "--state-dir", state_dir])
+}
+
+/// The jobs in the order in which they are shown.
+fn order(frame: &str) -> Vec<&str> {
+    let names = ["alpha", "beta", "often"];
+    let first = |line: &'_ str| names.into_iter().find(|name| line.starts_with(name));
+    frame.lines().filter_map(first).collect()
+}
+
+#[test]
+fn it_shows_sorts_fits_and_leaves() {
+    let daemon = Daemon::start(JOBS);
+    daemon.kron(&["run", "beta", "--wait"]);
+    let mut top = top(&daemon, 150, 20);
+    let frame = top.see("runs going by", |frame| frame.contains("✓✓✓"));
+    assert_eq!(order(&frame)[0], "often", "what is due soonest comes first: {frame}");
+    assert!(frame.contains("yearly on Jun 1 at 00:00"), "{frame}");
+    let beta = frame.lines().find(|line| line.starts_with("beta")).expect("its line");
+    assert!(beta.contains("exited 1 in ") && beta.contains('✗'), "{frame}");
+
+    top.press("a");
+    top.see("names", |frame| order(frame) == ["alpha", "beta", "often"]);
+    top.press("l");
+    top.see("what was last", |frame| order(frame) == ["often", "beta", "alpha"]);
+
+    top.resize(40, 12);
+    // Columns and rows are set one after the other.
+    let narrow = top
+        .see("a narrow table", |frame| !frame.contains("schedule") && frame.lines().count() <= 12);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
+    assert_eq!(order(&narrow).len(), 3);
+
+    top.press("q");
+    assert_eq!(top.end(), (0, String::new()));
+}
+
+#[test]
+fn a_daemon_that_goes_away_is_waited_for() {
+    let mut daemon = Daemon::start(JOBS);
+    let top = top(&daemon, 120, 20);
+    top.see("the jobs", |frame| order(frame).len() == 3);
+    daemon.crash();
+    let frame = top.see("that nobody answers", |frame| frame.contains("no answer since "));
+    assert_eq!(order(&frame).len(), 3, "what was last known stays: {frame}");
+    daemon.up();
+    top.see("the daemon again", |frame| !frame.contains("no answer"));
+    // A signal ends it as a key does.
+    top.signal("TERM");
+    assert_eq!(top.end().0, 0);
+}
+
+#[test]
+fn it_waits_for_a_daemon_and_needs_a_terminal() {
+    let mut daemon = Daemon::prepare(JOBS);
+    let mut top = top(&daemon, 120, 20);
+    top.see("that it waits", |frame| frame.contains("waiting for a daemon at "));
+    let refused = daemon.kron(&["top"]).no(2);
+    assert!(refused.contains("no terminal") && refused.contains("`kron status`"), "{refused}");
+    daemon.up();
+    top.see("the jobs", |frame| order(frame).len() == 3);
+    top.press("\x03");
+    assert_eq!(top.end().0, 0);
+}

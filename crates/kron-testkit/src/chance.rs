@@ -1,0 +1,50 @@
+//! Random numbers that a seed repeats, and numbers that the environment sets.
+
+/// A number from the environment, or the usual one.
+///
+/// # Panics
+///
+/// If the variable is set to anything but a number.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads them")]
+pub fn number(variable: &str, usual: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => {
+            text.parse().unwrap_or_else(|_| panic!("`{variable}` is not a number: `{text}`"))
+        }
+        Err(_) => usual,
+    }
+}
+
+/// Random numbers (SplitMix64); the same seed gives the same numbers.
+#[derive(Debug)]
+pub struct Seeded(pub u64);
+
+impl Seeded {
+    /// A number below this bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+
+    /// A count, or an index of a list, below this bound.
+    pub fn index_below(&mut self, bound: usize) -> usize {
+        self.below(bound as u64) as usize
+    }
+
+    /// One of these; `None` if there are none. It takes one number either way.
+    pub fn one_of<T: Clone>(&mut self, items: &[T]) -> Option<T> {
+        let at = self.index_below(items.len().max(1));
+        items.get(at).cloned()
+    }
+}
+
+#[test]
+fn a_seed_gives_the_numbers_of_splitmix64() {
+    // The first outputs of the reference implementation for the seed 1234567.
+    let mut seeded = Seeded(1_234_567);
+    let numbers = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+    assert_eq!(numbers.map(|_| seeded.below(u64::MAX)), numbers);
+}

@@ -1,0 +1,27 @@
+//! Small files and directories of a test's own.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// The text of a file; `None` if it does not exist or cannot be read.
+#[expect(clippy::disallowed_methods, reason = "what a test reads is small and its own")]
+pub fn read(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Writes a file that only this user may read.
+pub fn write_private(path: &Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// A directory in memory where the machine has one: for tests of many steps that need no real
+/// syncs.
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}

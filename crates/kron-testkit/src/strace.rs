@@ -1,0 +1,161 @@
+//! `strace` as the means to stop or kill a process at a system call of our choice.
+//!
+//! A tracer is attached to the threads that are meant and to no other, so that "the third `fsync`"
+//! is the third of one thread: `strace` counts for each thread it traces. A signal it injects is
+//! there when the call begins: `SIGKILL` keeps the call from happening at all, `SIGSTOP` takes
+//! effect when the call is done.
+//!
+//! A process that does not exist yet is arrested: a tracer that follows its parent stops it at a
+//! call it makes early and its parent never makes, and makes way for the one that is meant.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::files::read;
+use crate::needs::Need;
+use crate::process;
+use crate::waiting::eventually;
+
+/// What `strace` writes when the process it traces was killed, or stopped by a signal.
+const KILLED: &str = "+++ killed by SIGKILL +++";
+const STOPPED: &str = "--- stopped by SIGSTOP ---";
+
+/// A running tracer.
+pub struct Strace {
+    child: Child,
+    output: PathBuf,
+}
+
+/// Whether a tracer follows new processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// It traces what it is attached to, and nothing else.
+    Nobody,
+    /// It traces the children of what it is attached to as well.
+    Children,
+}
+
+/// A system call that was traced.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The thread that made it, where several are traced.
+    pub tid: Option<i32>,
+    /// What it is called.
+    pub name: String,
+    /// Which call of this name by this thread it is, counted from 1.
+    pub number: usize,
+    /// The whole line.
+    pub text: String,
+}
+
+/// What tests need that attach a tracer.
+pub const NEEDS: &[Need] = &[Need::Strace, Need::Attach];
+
+impl Strace {
+    /// Attaches to these threads, and to all other threads and children of their processes if it
+    /// is to follow. Returns when they are traced.
+    pub fn attach(tids: &[i32], follow: Follow, options: &[&str], output: &Path) -> Strace {
+        let mut command = Command::new("strace");
+        command.arg("-o").arg(output).args(options);
+        if follow == Follow::Children {
+            command.arg("-f");
+        }
+        for tid in tids {
+            command.arg("-p").arg(tid.to_string());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("strace");
+        let strace = Strace { child, output: output.to_owned() };
+        eventually("strace attaches", || {
+            let gone = process::has_ended(strace.child.id() as i32);
+            (gone || tids.iter().all(|tid| process::is_traced(*tid))).then_some(())
+        });
+        strace
+    }
+
+    /// What it wrote so far.
+    pub fn text(&self) -> String {
+        read(&self.output).unwrap_or_default()
+    }
+
+    /// Whether a process it traced was killed.
+    pub fn saw_kill(&self) -> bool {
+        saw_kill(&self.text())
+    }
+
+    /// Whether a process it traced was stopped by a signal.
+    pub fn saw_stop(&self) -> bool {
+        self.text().contains(STOPPED)
+    }
+
+    /// Whether this process, one of several it follows, was stopped by a signal.
+    pub fn saw_stop_of(&self, pid: i32) -> bool {
+        let pid = pid.to_string();
+        self.text().lines().any(|line| line.strip_prefix(&pid).is_some_and(|l| l.trim() == STOPPED))
+    }
+
+    /// Waits until everything it traces has ended and it has written that down.
+    pub fn wait(&self) {
+        eventually("strace ends", || process::has_ended(self.child.id() as i32).then_some(()));
+    }
+
+    /// Detaches it from everything it traces. What is stopped stays stopped.
+    pub fn detach(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        process::signal(self.child.id() as i32, Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Strace {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether a process was killed, by the trace of it.
+pub fn saw_kill(trace: &str) -> bool {
+    trace.contains(KILLED)
+}
+
+/// Whether a process has ended, by the trace of it.
+pub fn saw_end(trace: &str) -> bool {
+    saw_kill(trace) || trace.contains("+++ exited with")
+}
+
+/// The option that sends `signal` at a call, and those that keep the output short.
+pub fn inject(call: &str, signal: Signal, number: usize) -> [String; 4] {
+    let injection = format!("inject={call}:signal={signal}:when={number}");
+    ["-e".to_owned(), format!("trace={call}"), "-e".to_owned(), injection]
+}
+
+/// The calls in a trace, in their order.
+pub fn calls(trace: &str) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut numbers: HashMap<(Option<i32>, String), usize> = HashMap::new();
+    for line in trace.lines() {
+        // The number of a thread stands before its calls where several are traced.
+        let (tid, text) = match line.split_once(' ') {
+            Some((tid, text)) if tid.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (tid.parse().ok(), text.trim_start())
+            }
+            _ => (None, line),
+        };
+        // `--- SIGCHLD …`, `+++ exited …` and `<... read resumed>` are no calls.
+        let name = text.split('(').next().unwrap_or_default();
+        let is_call = text.contains('(')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_call {
+            let number = numbers.entry((tid, name.to_owned())).or_default();
+            *number += 1;
+            calls.push(Call { tid, name: name.to_owned(), number: *number, text: text.to_owned() });
+        }
+    }
+    calls
+}

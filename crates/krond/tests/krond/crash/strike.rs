@@ -1,0 +1,433 @@
+//! One job, due once, and a blow at a system call on its way.
+//!
+//! [`Scene::set`] starts a daemon whose only job falls due in a moment; [`Scene::trap`] attaches a
+//! tracer to the thread or process that is to be struck; [`Scene::strike`] waits for the blow and
+//! deals the others theirs; then another daemon finds what is left, and the story is judged.
+
+use std::fmt;
+use std::time::Duration;
+
+use kron_testkit::files::read;
+use kron_testkit::krond::Krond;
+use kron_testkit::process;
+use kron_testkit::strace::{Follow, Strace, inject};
+use kron_testkit::waiting::{eventually, now};
+use nix::sys::signal::Signal;
+
+use crate::crash::checker::{
+    Fault, Job, Overlap, Periods, exit_code, history, is_final, period_of,
+};
+use crate::crash::chronicle::Chronicle;
+use crate::crash::witness::{self, wall};
+
+/// The only job's identity.
+pub(crate) const JOB: &str = "once";
+/// How long the run and its record may take, recovery included.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for the daemon to start and the tracer to attach, at first; each further attempt has a
+/// second more.
+const LEAD: Duration = Duration::from_millis(600);
+/// How long something may still happen after everything is over.
+pub(crate) const AFTERMATH: Duration = Duration::from_millis(150);
+/// How long before the job falls due the tracer must be there.
+const MARGIN: Duration = Duration::from_millis(50);
+const ATTEMPTS: u64 = 6;
+
+/// Whose calls are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    /// The daemon's thread that decides.
+    Loop,
+    /// Its thread that writes state.
+    Sync,
+    /// Its threads that start supervisors.
+    Launch,
+    /// Its thread that removes old logs.
+    Retention,
+    /// A process on its way to become a supervisor.
+    Spawn,
+    Supervisor,
+    /// The command's process, up to its execution.
+    Command,
+    /// Any thread of the daemon's, from its very start, each counting for itself.
+    Daemon,
+}
+
+impl Who {
+    /// The name of the daemon's threads that are meant.
+    fn thread(self) -> Option<&'static str> {
+        match self {
+            Who::Loop => Some("krond"),
+            Who::Sync => Some("sync-"),
+            Who::Launch => Some("launch-"),
+            Who::Retention => Some("log-retention"),
+            Who::Spawn | Who::Supervisor | Who::Command | Who::Daemon => None,
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Who::Loop => "loop",
+            Who::Sync => "sync",
+            Who::Launch => "launch",
+            Who::Retention => "retention",
+            Who::Spawn => "spawn",
+            Who::Supervisor => "supervisor",
+            Who::Command => "command",
+            Who::Daemon => "daemon",
+        })
+    }
+}
+
+/// A system call of somebody's.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    pub(crate) who: Who,
+    pub(crate) call: String,
+    /// Which call of this name it is, counted from 1.
+    pub(crate) number: usize,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.who, self.call, self.number)
+    }
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// The one whose call it is, before the call happens.
+    Victim,
+    /// Everybody, as when the power goes: the one whose call it is has just made it and gets no
+    /// further; the others are where they happen to be, and hear nothing of it.
+    Everybody,
+}
+
+/// When the next daemon is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    AtOnce,
+    /// When it is too late for the period.
+    PastDeadline,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Came {
+    /// Executed by the first attempt, its exit code known.
+    Executed,
+    /// Executed by a later attempt, its exit code known.
+    Retried,
+    /// Not executed, and recorded as missed.
+    Missed,
+    /// Executed and seen to be killed.
+    Signalled,
+    /// Recorded as executed, its end unknown.
+    Lost,
+    /// The call was not made this time.
+    NotReached,
+}
+
+impl fmt::Display for Came {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Came::Executed => "executed",
+            Came::Retried => "executed at a later attempt",
+            Came::Missed => "missed",
+            Came::Signalled => "killed",
+            Came::Lost => "lost",
+            Came::NotReached => "not reached",
+        })
+    }
+}
+
+/// The tracer was not there in time.
+pub(crate) struct TooLate;
+
+/// A daemon whose only job falls due in a moment.
+pub(crate) struct Scene {
+    pub(crate) chronicle: Chronicle,
+    pub(crate) krond: Krond,
+    pub(crate) due: i64,
+}
+
+impl Scene {
+    /// Starts the daemon. The job falls due some time after `lead`.
+    pub(crate) fn set(deadline_s: i64, body: &str, lead: Duration) -> Scene {
+        let due = (wall() + lead).as_secs() as i64 + 1;
+        let of_day = due % 86_400;
+        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        let command = witness::command(body);
+        let config = format!(
+            "[job.{JOB}]\n\
+             schedule = \"{second} {minute} {hour} * * * @policy(deadline={deadline_s}s)\"\n\
+             command = '''{command}'''\n\
+             shell = true\n"
+        );
+        let job = Job {
+            identity: JOB.to_owned(),
+            periods: Periods::Once(due),
+            deadline_s,
+            overlap: Overlap::Forbid,
+        };
+        let mut chronicle = Chronicle::new(vec![job], &config);
+        let krond = chronicle.start();
+        let scene = Scene { chronicle, krond, due };
+        scene.wait_for_quiet();
+        scene
+    }
+
+    /// Sets a scene and prepares it, again and with more time if that took too long.
+    pub(crate) fn prepared<T>(
+        deadline_s: i64,
+        body: &str,
+        prepare: impl Fn(&Scene) -> Result<T, TooLate>,
+    ) -> (Scene, T) {
+        for attempt in 0..ATTEMPTS {
+            let scene = Scene::set(deadline_s, body, LEAD + Duration::from_secs(attempt));
+            if let Ok(prepared) = prepare(&scene) {
+                return (scene, prepared);
+            }
+        }
+        panic!("the machine is too busy: no tracer was attached in time");
+    }
+
+    /// Waits until the daemon has written what it writes when it starts, so that calls are
+    /// counted from the same one each time.
+    fn wait_for_quiet(&self) {
+        let state = self.chronicle.world.state_dir();
+        eventually("the daemon comes to rest", || {
+            let loaded = read(&state.join("epochs.jsonl"))?.contains("\"load\"");
+            (loaded && state.join("known.json").exists() && self.rests()).then_some(())
+        });
+    }
+
+    /// Whether the thread that writes state has nothing to do.
+    fn rests(&self) -> bool {
+        let waits = |tid| {
+            let call = read(format!("/proc/{tid}/syscall").as_ref())?;
+            Some(call.split(' ').next()?.to_owned())
+        };
+        // One of those that start supervisors has nothing to do either, and waits in the same way.
+        let idle = self.tids(Who::Launch).into_iter().next_back();
+        let sync = self.tids(Who::Sync).into_iter().next();
+        sync.and_then(waits).is_some_and(|call| Some(call) == idle.and_then(waits))
+    }
+
+    /// Whether the job has still to fall due.
+    pub(crate) fn in_time(&self) -> Result<(), TooLate> {
+        let due = Duration::from_secs(self.due as u64);
+        if wall() + MARGIN < due { Ok(()) } else { Err(TooLate) }
+    }
+
+    pub(crate) fn trace_file(&self, name: &str) -> std::path::PathBuf {
+        self.chronicle.world.state_dir().with_file_name(name)
+    }
+
+    /// The daemon's threads that are meant.
+    pub(crate) fn tids(&self, who: Who) -> Vec<i32> {
+        let prefix = who.thread().expect("a thread of the daemon's");
+        let threads = process::threads(self.krond.pid()).into_iter();
+        threads.filter(|(_, name)| name.starts_with(prefix)).map(|(tid, _)| tid).collect()
+    }
+
+    /// Attaches a tracer with these options to whoever is meant. Those that do not exist yet are
+    /// waited for, and are traced from their first call on, or in the case of a command's process
+    /// from its third.
+    pub(crate) fn trace(&self, who: Who, options: &[&str]) -> Result<(Strace, i32), TooLate> {
+        let file = self.trace_file("trace");
+        if who.thread().is_some() {
+            let strace = Strace::attach(&self.tids(who), Follow::Nobody, options, &file);
+            self.in_time()?;
+            return Ok((strace, self.krond.pid()));
+        }
+        if who == Who::Spawn {
+            let daemon = self.krond.pid();
+            let strace = Strace::attach(&[daemon], Follow::Children, options, &file);
+            self.in_time()?;
+            return Ok((strace, daemon));
+        }
+        // Nobody but a supervisor executes anything, and nobody but a command's process, which is
+        // forked from its supervisor, duplicates descriptors.
+        let mut pid = self.arrest_supervisor()?;
+        if who == Who::Command {
+            let arrest = self.stop_child_at(pid, "/^dup[23]$", "arrest-command");
+            process::signal(pid, Signal::SIGCONT);
+            pid = self.arrested_child(pid, arrest);
+        }
+        let strace = Strace::attach(&[pid], Follow::Nobody, options, &file);
+        process::signal(pid, Signal::SIGCONT);
+        Ok((strace, pid))
+    }
+
+    /// The job's supervisor, stopped before it has made a call of its own.
+    pub(crate) fn arrest_supervisor(&self) -> Result<i32, TooLate> {
+        let arrest = self.stop_child_at(self.krond.pid(), "execve", "arrest");
+        self.in_time()?;
+        Ok(self.arrested_child(self.krond.pid(), arrest))
+    }
+
+    fn stop_child_at(&self, parent: i32, call: &str, name: &str) -> Strace {
+        let options = inject(call, Signal::SIGSTOP, 1);
+        let options = options.each_ref().map(String::as_str);
+        Strace::attach(&[parent], Follow::Children, &options, &self.trace_file(name))
+    }
+
+    /// The child that a tracer stopped, without that tracer.
+    fn arrested_child(&self, parent: i32, arrest: Strace) -> i32 {
+        let child = eventually("a child is stopped", || {
+            process::children(parent).first().copied().filter(|pid| arrest.saw_stop_of(*pid))
+        });
+        arrest.detach();
+        eventually("it stays stopped", || process::is_stopped(child).then_some(()));
+        child
+    }
+
+    /// Attaches the tracer that deals the blow.
+    pub(crate) fn trap(&self, point: &Point, blow: Blow) -> Result<Trap, TooLate> {
+        let signal = match blow {
+            Blow::Victim => Signal::SIGKILL,
+            Blow::Everybody => Signal::SIGSTOP,
+        };
+        let options = inject(&point.call, signal, point.number);
+        let options = options.each_ref().map(String::as_str);
+        let (strace, victim) = self.trace(point.who, &options)?;
+        let run = process::run_of(victim);
+        Ok(Trap { who: point.who, blow, strace, victim, run })
+    }
+
+    /// Waits for the blow and deals the others theirs; whether it came.
+    pub(crate) fn strike(&mut self, trap: Trap) -> bool {
+        let Trap { who, blow, strace, victim, run } = trap;
+        let deadline = now() + PATIENCE;
+        let mut over = None;
+        while !strace.saw_kill() && (blow == Blow::Victim || !strace.saw_stop()) {
+            if self.is_over() {
+                let since = *over.get_or_insert_with(now);
+                if now() > since + AFTERMATH {
+                    return false;
+                }
+            }
+            if now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let story = &mut self.chronicle.story;
+        match (blow, who) {
+            (Blow::Victim, Who::Supervisor) => story.killed_supervisors.extend(run),
+            (Blow::Victim, Who::Command) => {
+                story.killed_commands.insert(victim);
+            }
+            (Blow::Victim, Who::Spawn) => {}
+            (Blow::Victim, _) => {
+                eventually("its other threads end", || process::has_ended(victim).then_some(()));
+            }
+            // Whoever was stopped stays so until all the others are dead.
+            (Blow::Everybody, Who::Supervisor) => {
+                self.kill_daemon();
+                self.chronicle.kill_runs(&[victim]);
+            }
+            (Blow::Everybody, _) => {
+                let supervisors = process::supervisors(self.krond.pid());
+                let pids: Vec<i32> = supervisors.into_iter().map(|(pid, _)| pid).collect();
+                self.chronicle.kill_runs(&pids);
+                self.kill_daemon();
+            }
+        }
+        true
+    }
+
+    pub(crate) fn kill_daemon(&self) {
+        process::signal(self.krond.pid(), Signal::SIGKILL);
+        eventually("the daemon is gone", || process::has_ended(self.krond.pid()).then_some(()));
+    }
+
+    /// Whether the period has its outcome and nothing is active.
+    pub(crate) fn is_settled(&self) -> bool {
+        let document = self.chronicle.world.document(JOB);
+        let about = |value: &&serde_json::Value| period_of(value) == Some(self.due);
+        document["ActiveExecution"].is_null()
+            && history(&document).iter().find(about).is_some_and(is_final)
+    }
+
+    /// Whether, besides, nobody has anything left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_settled() && process::children(self.krond.pid()).is_empty() && self.rests()
+    }
+
+    pub(crate) fn settle(&self) {
+        let deadline = now() + PATIENCE;
+        // Whoever never settles is judged for it.
+        while !self.is_over() && now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Lets the daemon finish if it lives, ends it, and lets another one finish and stop.
+    pub(crate) fn recover(&mut self, restart: Restart) {
+        if !process::has_ended(self.krond.pid()) {
+            self.settle();
+            std::thread::sleep(AFTERMATH);
+            self.kill_daemon();
+        }
+        if restart == Restart::PastDeadline {
+            let deadline = self.due + self.chronicle.story.jobs[0].deadline_s + 1;
+            eventually("the deadline is over", || {
+                (wall() >= Duration::from_secs(deadline as u64)).then_some(())
+            });
+        }
+        self.krond = self.chronicle.start();
+        self.settle();
+        self.krond.signal(Signal::SIGTERM);
+        let status = self.krond.wait();
+        assert_eq!(status.code(), Some(0), "{}", self.krond.said.join("\n"));
+    }
+
+    /// As [`Scene::judge`], for a blow that may not have come.
+    pub(crate) fn judge_if(&mut self, reached: bool) -> (Came, Vec<Fault>) {
+        let (came, faults) = self.judge();
+        (if reached { came } else { Came::NotReached }, faults)
+    }
+
+    /// What came of it, and what is wrong with it.
+    pub(crate) fn judge(&mut self) -> (Came, Vec<Fault>) {
+        let faults = self.chronicle.judge(self.due);
+        let story = &self.chronicle.story;
+        let entries = history(&story.documents[JOB]);
+        let entry = entries.iter().find(|entry| period_of(entry) == Some(self.due));
+        let entry = entry.unwrap_or(&serde_json::Value::Null);
+        let run = entry["RunID"].as_str().unwrap_or_default();
+        let pid = story.witnesses.first().map(|witness| witness.pid);
+        let forked = story.witnesses.first().and_then(|witness| witness.forked_since_boot);
+        let again = story.lives.get(1).is_some_and(|life| forked >= Some(life.since_boot))
+            || story.killed_supervisors.iter().any(|killed| killed != run)
+            || story.killed_commands.iter().any(|killed| pid != Some(*killed));
+        let came = match (entry["Outcome"].as_str(), entry["ExitCode"].as_i64()) {
+            (Some("executed"), Some(code)) if code == exit_code(self.due) => {
+                if again {
+                    Came::Retried
+                } else {
+                    Came::Executed
+                }
+            }
+            (Some("executed"), _) if entry["Signal"] == 9 => Came::Signalled,
+            (Some("executed"), _) => Came::Lost,
+            _ => Came::Missed,
+        };
+        (came, faults)
+    }
+}
+
+/// A blow about to be dealt.
+pub(crate) struct Trap {
+    who: Who,
+    blow: Blow,
+    strace: Strace,
+    victim: i32,
+    /// The run that the victim supervises.
+    run: Option<String>,
+}

@@ -1,0 +1,174 @@
+//! When entries run: zones, minutes, and restarts.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kron_core::UtcSecond;
+use kron_testkit::krond::Krond;
+use kron_testkit::needs::{Need, left_out, preloaded_clock};
+use kron_testkit::waiting::eventually;
+use nix::sys::signal::Signal;
+
+use crate::crontab::tabs::{Tabs, identity};
+
+#[expect(clippy::disallowed_methods, reason = "tests of real time ask for it")]
+fn wall_second() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Gives a daemon a clock that shows this time now, and goes on from there.
+fn showing(command: &mut Command, time: &str) -> Krond {
+    let time: UtcSecond = time.parse().unwrap();
+    let offset = time.unix() - wall_second() as i64;
+    command
+        .env("LD_PRELOAD", preloaded_clock().unwrap())
+        .env("FAKETIME", format!("{offset:+}"))
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("NO_FAKE_STAT", "1");
+    let mut krond = Krond::spawn(command);
+    krond.wait_for("ready");
+    krond
+}
+
+fn stop(mut krond: Krond) {
+    krond.signal(Signal::SIGTERM);
+    assert_eq!(krond.wait().code(), Some(0));
+}
+
+/// The zone an entry is read in, and its next nominal time.
+fn next(tabs: &Tabs, identity: &str) -> (String, String) {
+    let job = tabs.job(identity);
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("none").to_owned();
+    (text(&job["definition"]["timezone"]), text(&job["next"]["nominal_time"])[11..].to_owned())
+}
+
+#[test]
+fn entries_are_read_in_the_machine_s_zone_or_the_one_they_are_given() {
+    let tabs = Tabs::new("0 9 * * * root a\nCRON_TZ=Asia/Tokyo\n0 9 * * * root b\n");
+    let (a, b) = (identity("root", "0 9 * * *", "a"), identity("root", "0 9 * * *", "b"));
+    let tokyo = ("Asia/Tokyo".to_owned(), "00:00:00Z".to_owned());
+    let told = |krond: &mut Krond| {
+        let told = krond.events("crontab_timezone");
+        let told: Vec<_> =
+            told.iter().map(|line| format!("{} {}", line["timezone"], line["told_by"])).collect();
+        told.join(", ").replace('"', "")
+    };
+
+    // The daemon's own `TZ` is what its clock goes by, as with cron.
+    let mut krond = Krond::spawn(tabs.command().env("TZ", "Asia/Kolkata"));
+    krond.wait_for("ready");
+    assert_eq!(told(&mut krond), "Asia/Kolkata `TZ`");
+    assert_eq!(next(&tabs, &a), ("Asia/Kolkata".to_owned(), "03:30:00Z".to_owned()));
+    assert_eq!(next(&tabs, &b), tokyo);
+    krond.stop();
+
+    // A zone that is given comes before that, for good.
+    let mut command = tabs.command();
+    let command = command.env("TZ", "Asia/Kolkata").args(["--crontab-timezone", "Asia/Dubai"]);
+    let mut krond = Krond::spawn(command);
+    krond.wait_for("ready");
+    assert_eq!(next(&tabs, &a), ("Asia/Dubai".to_owned(), "05:00:00Z".to_owned()));
+    assert_eq!(tabs.world.ask("POST", "/api/v1/reload", "{}").0, 200);
+    assert_eq!(next(&tabs, &a), ("Asia/Dubai".to_owned(), "05:00:00Z".to_owned()));
+    assert_eq!(next(&tabs, &b), tokyo);
+    krond.stop();
+
+    // Without either it is the machine's own, which is told.
+    let mut krond = tabs.start();
+    let zone = next(&tabs, &a).0;
+    assert!(told(&mut krond).starts_with(&format!("{zone} ")), "{zone}: {}", told(&mut krond));
+    krond.stop();
+
+    // What has no name is not guessed.
+    for (variable, words, expected) in [
+        ("CET-1CEST", &[][..], "`TZ` is `CET-1CEST`, which is not the name of a time zone"),
+        ("UTC", &["--crontab-timezone", "Asia/Dubay"], "unknown time zone `Asia/Dubay`"),
+    ] {
+        let mut krond = Krond::spawn(tabs.command().env("TZ", variable).args(words));
+        assert_eq!(krond.wait().code(), Some(2));
+        let said = krond.said.join("\n");
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains("\"help\""), "{said}");
+    }
+}
+
+/// The one thing that takes a minute: entries really run when the clock's minute begins.
+#[test]
+fn entries_run_when_their_minute_begins() {
+    if left_out("the minute", &[Need::Root]) {
+        return;
+    }
+    let tabs = Tabs::new("* * * * * nobody id -un\n* * * * * nobody id -un\n");
+    let first = identity("nobody", "* * * * *", "id -un");
+    let second = format!("{first}#2");
+    // Enough of the minute is left to start a daemon, and not more than one waits for.
+    while !(40..50).contains(&(wall_second() % 60)) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let minute = wall_second() / 60 * 60 + 60;
+    let nominal = UtcSecond::from_unix(minute as i64).unwrap().to_string();
+    let mut krond = tabs.start();
+    for identity in [&first, &second] {
+        let document = eventually("the run is recorded", || {
+            let document = tabs.world.document(identity);
+            (document["History"][0]["ExitCode"] == 0).then_some(document)
+        });
+        assert_eq!(document["LastHandledPeriodID"], nominal.as_str());
+        let logs = tabs.world.logs(identity);
+        assert_eq!(kron_testkit::files::read(&logs[0]).unwrap(), "nobody\n");
+    }
+    for started in krond.events("started") {
+        let second = format!("{}Z", &started["time"].as_str().unwrap()[..nominal.len() - 1]);
+        let late_s = second.parse::<UtcSecond>().unwrap().unix() - minute as i64;
+        assert!(late_s >= 0, "{started}");
+        assert_eq!(started["late_s"], late_s, "{started}");
+    }
+    assert_eq!(krond.events("started").len(), 2);
+    krond.stop();
+}
+
+#[test]
+fn a_restart_within_the_minute_loses_nothing_and_a_later_one_makes_up_for_nothing() {
+    if left_out("restarts and minutes", &[Need::Root, Need::Faketime]) {
+        return;
+    }
+    let text = "CRON_TZ=UTC\n0 12 * * * root exit 0\n";
+    let name = identity("root", "0 12 * * *", "exit 0");
+    // The daemon is started before noon, and again in the minute of noon, in the next and hours later.
+    for (again, outcome, late) in [
+        ("2027-06-16T12:00:20Z", "executed", 20..55),
+        ("2027-06-16T12:01:30Z", "missed", 0..1),
+        ("2027-06-16T18:00:00Z", "missed", 0..1),
+    ] {
+        let tabs = Tabs::new(text);
+        stop(showing(&mut tabs.command(), "2027-06-16T11:59:00Z"));
+        let mut krond = showing(&mut tabs.command(), again);
+        let document = eventually("the noon has an outcome", || {
+            let document = tabs.world.document(&name);
+            (document["LastOutcome"] == outcome).then_some(document)
+        });
+        assert_eq!(document["LastHandledPeriodID"], "2027-06-16T12:00:00Z", "{again}");
+        if outcome == "executed" {
+            let started = krond.wait_for("started");
+            assert!(late.contains(&started["late_s"].as_u64().unwrap()), "{started}");
+        } else {
+            assert!(krond.events("started").is_empty(), "{again}");
+        }
+        krond.kill();
+    }
+}
+
+#[test]
+fn a_file_from_another_directory_is_read_whatever_it_is_called() {
+    let tabs = Tabs::new("");
+    let path = tabs.dir().with_file_name("my.tab.txt");
+    fs::write(&path, "0 12 * * * root exit 0\n").unwrap();
+    crate::crontab::tabs::set_mode(&path, 0o600);
+    let mut command = tabs.command();
+    let mut krond = Krond::spawn(command.arg("--crontab").arg(&path));
+    krond.wait_for("ready");
+    assert_eq!(tabs.identities(), [identity("root", "0 12 * * *", "exit 0")]);
+    krond.stop();
+}

@@ -1,0 +1,78 @@
+//! Reading definitions again.
+
+use kron_testkit::waiting::eventually;
+use nix::sys::signal::Signal;
+
+use crate::new_world;
+
+fn job(name: &str) -> String {
+    format!(
+        "[job.{name}]\nschedule = \"* * * * * *\"\ncommand = \"echo >> {{dir}}/{name}\"\nshell = true\n"
+    )
+}
+
+#[test]
+fn a_broken_file_changes_nothing_and_a_sound_one_takes_effect() {
+    let world = new_world(&job("old"));
+    let mut krond = world.start();
+    krond.wait_for_job("finished", "old");
+
+    world.configure("[job.new]\nschedule = \"nonsense\"\n");
+    krond.signal(Signal::SIGHUP);
+    let failed = krond.wait_for("reload_failed");
+    assert_eq!(failed["error_type"], "ConfigurationError");
+    krond.wait_for("diagnostic");
+    krond.wait_for_job("finished", "old");
+
+    std::fs::remove_file(world.config_path()).unwrap();
+    krond.signal(Signal::SIGHUP);
+    let failed = krond.wait_for("reload_failed");
+    assert!(failed["message"].as_str().unwrap().contains("jobs.toml"), "{failed}");
+    krond.wait_for_job("finished", "old");
+    assert!(world.document("new").is_null());
+
+    world.configure(&job("new"));
+    krond.signal(Signal::SIGHUP);
+    let loaded = krond.wait_for("loaded");
+    assert_eq!((&loaded["added"], &loaded["removed"]), (&1.into(), &1.into()));
+    krond.wait_for_job("finished", "new");
+    let old_runs = world.testimony("old").len();
+    krond.wait_for_job("finished", "new");
+    assert_eq!(world.testimony("old").len(), old_runs, "a removed job does not run");
+    assert_eq!(world.epochs().iter().filter(|epoch| epoch["Event"] == "load").count(), 2);
+}
+
+#[test]
+fn whoever_asks_for_a_reload_hears_how_it_went() {
+    let world = new_world(&job("old"));
+    let mut krond = world.start();
+    world.configure("[job.new]\nschedule = \"nonsense\"\n");
+    let (status, answer) = world.ask("POST", "/api/v1/reload", "{}");
+    assert!((400..500).contains(&status), "{status} {answer}");
+    assert!(answer.to_string().contains("nonsense"), "it shows the fault: {answer}");
+    krond.wait_for_job("finished", "old");
+    world.configure(&job("new"));
+    let (status, answer) = world.ask("POST", "/api/v1/reload", "{}");
+    assert_eq!(status, 200, "{answer}");
+    krond.wait_for_job("finished", "new");
+}
+
+#[test]
+fn a_run_goes_on_while_its_job_is_removed() {
+    let wait = kron_testkit::krond::wait_for_permit("permit");
+    let world = new_world(&format!(
+        "[job.leaving]\nschedule = \"* * * * * *\"\ncommand = \"{wait}; exit 5\"\nshell = true\n"
+    ));
+    let mut krond = world.start();
+    let started = krond.wait_for("started");
+    world.configure(&job("staying"));
+    krond.signal(Signal::SIGHUP);
+    krond.wait_for("loaded");
+    world.permit("permit");
+    let finished = krond.wait_for_job("finished", "leaving");
+    assert_eq!(finished["run_id"], started["run_id"]);
+    eventually("its end is recorded", || {
+        let history = world.history("leaving");
+        history.iter().find(|entry| entry["ExitCode"] == 5).map(drop)
+    });
+}

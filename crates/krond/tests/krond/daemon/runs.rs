@@ -1,0 +1,329 @@
+//! Jobs that run: when, with what, and what is recorded about it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use kron_core::{DecisionEvent, TimingParser};
+use kron_testkit::files::read;
+use kron_testkit::krond::{Krond, SOON_S, World, due_in};
+use kron_testkit::waiting::eventually;
+use serde_json::Value;
+
+use crate::new_world;
+
+/// A machine that is busy may start a job a second late.
+const ATTEMPTS: usize = 4;
+
+/// A daemon whose job has started, with its period and the line that tells of it.
+fn greeted() -> (World, Krond, String, Value) {
+    let (schedule, nominal) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.greet]
+        schedule = "{schedule}"
+        command = "env > {{dir}}/env; grep -E '^Sig(Blk|Ign)' /proc/self/status > {{dir}}/signals; echo out; echo err >&2; exit 3"
+        shell = true
+        env = {{ MODE = "prod" }}
+        umask = "0027"
+        "#
+    ));
+    let mut krond = Krond::spawn(world.command().env("SECRET", "of the daemon's"));
+    krond.wait_for("ready");
+    let started = krond.wait_for("started");
+    (world, krond, nominal, started)
+}
+
+#[test]
+fn a_job_runs_in_its_second_and_everything_about_it_is_recorded() {
+    let (world, mut krond, nominal, started) = (0..ATTEMPTS)
+        .map(|_| greeted())
+        .find(|(.., started)| started["late_s"] == 0)
+        .expect("a job that runs in its second");
+    assert!(started["time"].as_str().unwrap().starts_with(nominal.trim_end_matches('Z')));
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["exit_code"], 3, "{finished}");
+
+    let document = eventually("the end is recorded", || {
+        let document = world.document("greet");
+        document["ActiveExecution"].is_null().then_some(document)
+    });
+    assert_eq!(document["LastHandledPeriodID"], nominal.as_str());
+    assert_eq!(document["LastOutcome"], "executed");
+    assert_eq!(document["LastChosenTime"], nominal.as_str());
+    let entry = &document["History"][0];
+    assert_eq!(entry["ExitCode"], 3);
+    assert_eq!(entry["Ending"], "exited");
+    assert_eq!(entry["RunID"], started["run_id"]);
+
+    let logs = world.logs("greet");
+    assert_eq!(logs.len(), 1);
+    assert_eq!(read(&logs[0]).unwrap(), "out\nerr\n");
+    assert_eq!(logs[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    let env = world.testimony("env");
+    let value = |name: &str| {
+        let prefix = format!("{name}=");
+        env.iter().find_map(|line| line.strip_prefix(&prefix)).unwrap_or("none").to_owned()
+    };
+    assert_eq!(value("KRON_IDENTITY"), "greet");
+    for name in ["KRON_PERIOD_ID", "KRON_NOMINAL_TIME", "KRON_CHOSEN_TIME"] {
+        assert_eq!(value(name), nominal);
+    }
+    assert_eq!(value("KRON_SEED_HASH").len(), 64);
+    assert_eq!(value("MODE"), "prod");
+    assert_eq!(value("SECRET"), "none", "the daemon's environment is not the command's");
+    for line in world.testimony("signals") {
+        let mask = line.split_whitespace().nth(1).unwrap().to_owned();
+        assert_eq!(mask, "0000000000000000", "{line}");
+    }
+    assert_eq!(world.witness("env").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+
+    eventually("its children are reaped", || {
+        let pid = krond.pid();
+        let children = read(format!("/proc/{pid}/task/{pid}/children").as_ref())?;
+        children.is_empty().then_some(())
+    });
+    let epochs = world.epochs();
+    assert_eq!(epochs[0]["Event"], "start");
+    assert_eq!(epochs[1]["Event"], "load");
+    krond.stop();
+    assert_eq!(world.epochs().last().unwrap()["Event"], "stop");
+    assert!(world.run_records().is_empty());
+    assert!(!world.state_dir().join("krond.sock").exists());
+}
+
+#[test]
+fn decisions_in_the_log_can_be_computed_again_in_both_forms() {
+    std::thread::scope(|scope| {
+        for format in ["text", "json"] {
+            scope.spawn(move || can_be_computed_again(format));
+        }
+    });
+}
+
+fn can_be_computed_again(format: &str) {
+    let (schedule, _) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+            [job."odd = \"name\""]
+            schedule = "{schedule} @seed(daily,salt=\"a b=c\") @policy(deadline=30s)"
+            command = ["/bin/true"]
+            "#
+    ));
+    let mut krond = Krond::spawn(&mut world.command_logging(format));
+    eventually("the run is recorded", || {
+        let history = world.history("odd = \"name\"");
+        history.first().filter(|entry| entry["ExitCode"] == 0).map(drop)
+    });
+    krond.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(krond.wait().code(), Some(0));
+    let mut parser = TimingParser::new();
+    let events: Vec<DecisionEvent> =
+        krond.said.iter().filter_map(|line| DecisionEvent::parse(line).unwrap()).collect();
+    assert_eq!(events.len(), 1, "{}", krond.said.join("\n"));
+    assert_eq!(events[0].replay(&mut parser).unwrap(), []);
+    for line in &krond.said {
+        let parts = ["level", "component", "event"];
+        match format {
+            "text" => {
+                let words: Vec<&str> = line.split(' ').collect();
+                assert_eq!(words[0].len(), 30, "{line}");
+                for (word, part) in words[1..].iter().zip(parts) {
+                    assert!(word.starts_with(&format!("{part}=")), "{line}");
+                }
+            }
+            _ => {
+                assert!(line.starts_with(r#"{"time":""#), "{line}");
+                let value: Value = serde_json::from_str(line).unwrap();
+                assert!(parts.iter().all(|part| value[part].is_string()), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_stays_unhandled_until_its_deadline() {
+    let (schedule, nominal) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.gone]
+        schedule = "{schedule} @policy(deadline=5s)"
+        command = ["/no/such/program"]
+        "#
+    ));
+    let mut krond = world.start();
+    let failed = krond.wait_for("start_failed");
+    assert_eq!(failed["error_type"], "ExecutionError");
+    assert_eq!(failed["identity"], "gone");
+    assert_eq!(failed["period_id"], nominal.as_str());
+    for field in ["component", "operation", "message"] {
+        assert!(failed[field].is_string(), "{failed}");
+    }
+    let document = eventually("the record of the start is taken back", || {
+        let document = world.document("gone");
+        (document["ActiveExecution"].is_null() && document.is_object()).then_some(document)
+    });
+    assert_eq!(document["LastHandledPeriodID"], "", "it is not handled yet");
+    krond.wait_for("start_failed");
+    let missed = krond.wait_for("missed");
+    assert_eq!(missed["period_id"], nominal.as_str());
+    let document = eventually("the miss is recorded", || {
+        let document = world.document("gone");
+        (document["LastOutcome"] == "missed").then_some(document)
+    });
+    assert_eq!(document["LastHandledPeriodID"], nominal.as_str());
+    assert_eq!(document["History"].as_array().unwrap().len(), 1, "{document}");
+    assert!(world.run_records().is_empty());
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_with_everything_it_started() {
+    let (schedule, _) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.slow]
+        schedule = "{schedule}"
+        command = "trap '' TERM; sleep 100 & echo $! > {{dir}}/child; while :; do sleep 0.05; done"
+        shell = true
+        timeout = "1s"
+        grace = "1s"
+        "#
+    ));
+    let mut krond = world.start();
+    let finished = krond.wait_for("finished");
+    assert_eq!(finished["ending"], "timed out", "{finished}");
+    let entry = eventually("the end is recorded", || {
+        world.history("slow").into_iter().find(|entry| entry["Ending"] == "timed out")
+    });
+    assert_eq!(entry["Signal"], 9, "{entry}");
+    let child = world.testimony("child")[0].clone();
+    eventually("its child is gone", || {
+        let stat = read(format!("/proc/{child}/stat").as_ref());
+        stat.is_none_or(|stat| stat.contains(") Z ")).then_some(())
+    });
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_reaped_when_it_ends() {
+    let (schedule, _) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.father]
+        schedule = "{schedule}"
+        command = "(exec >/dev/null 2>&1; while [ -d {{dir}} ] && [ ! -e {{dir}}/permit ]; do sleep 0.02; done) & echo $! > {{dir}}/child"
+        shell = true
+        "#
+    ));
+    let mut krond = world.start();
+    krond.wait_for("finished");
+    let child = world.testimony("child")[0].clone();
+    let parent = || {
+        let status = read(format!("/proc/{child}/status").as_ref())?;
+        let line = status.lines().find(|line| line.starts_with("PPid:"))?.to_owned();
+        line.split_whitespace().nth(1).map(str::to_owned)
+    };
+    eventually("the daemon takes it over", || (parent()? == krond.pid().to_string()).then_some(()));
+    world.permit("permit");
+    eventually("it is reaped", || parent().is_none().then_some(()));
+}
+
+#[test]
+fn a_run_by_hand_is_told_that_it_has_no_period() {
+    let (schedule, _) = due_in(40_000);
+    let world = new_world(&format!(
+        "[job.rare]\nschedule = \"{schedule}\"\n\
+         command = \"env > {{dir}}/env\"\nshell = true\n"
+    ));
+    let mut krond = world.start();
+    let (status, answer) =
+        world.ask("POST", "/api/v1/scheduler/jobs/rare/run", r#"{"force":false}"#);
+    assert!((200..300).contains(&status), "{status} {answer}");
+    let finished = krond.wait_for("finished");
+    let period = finished["period_id"].as_str().unwrap();
+    assert!(period.starts_with("manual/"), "{finished}");
+    let env = world.testimony("env");
+    for line in [&format!("KRON_PERIOD_ID={period}"), "KRON_NOMINAL_TIME=", "KRON_SEED_HASH="] {
+        assert!(env.iter().any(|known| known == line), "{line} is not in {env:?}");
+    }
+    let document = eventually("the end is recorded", || {
+        let document = world.document("rare");
+        document["ActiveExecution"].is_null().then_some(document)
+    });
+    assert_eq!(document["LastHandledPeriodID"], "");
+    assert_eq!(document["History"][0]["PeriodID"], period);
+}
+
+#[test]
+fn old_logs_go_and_the_newest_stay() {
+    let world = new_world(
+        r#"
+        [daemon]
+        log_runs = 2
+        [job.often]
+        schedule = "* * * * * *"
+        command = ["/bin/echo", "hello"]
+        "#,
+    );
+    let mut krond = world.start();
+    for _ in 0..4 {
+        krond.wait_for("finished");
+    }
+    eventually("old logs are removed", || (world.logs("often").len() <= 3).then_some(()));
+    // A period that found the run before it still going has no run.
+    let runs = world.history("often").into_iter().rev();
+    let newest = runs.filter_map(|entry| Some(entry["RunID"].as_str()?.to_owned())).next().unwrap();
+    let logs = world.logs("often");
+    assert!(logs.iter().any(|log| log.to_str().unwrap().contains(&newest)), "{logs:?}");
+}
+
+#[test]
+fn the_daemon_sleeps_while_nothing_is_due() {
+    let (schedule, _) = due_in(40_000);
+    let world =
+        new_world(&format!("[job.rare]\nschedule = \"{schedule}\"\ncommand = [\"/bin/true\"]\n"));
+    let krond = world.start();
+    let switches = || {
+        let status = read(format!("/proc/{}/status", krond.pid()).as_ref()).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+        line.unwrap().split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    // Everything asked for at the start is over when nothing has moved for a while.
+    let settled = eventually("it sleeps", || {
+        let before = switches();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        (switches() == before).then_some(before)
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(switches(), settled, "the loop woke while nothing happened");
+}
+
+#[test]
+fn another_program_can_supervise_and_a_missing_one_is_said() {
+    let world = new_world(
+        r#"
+        [job.nap]
+        schedule = "* * * * * *"
+        command = ["/bin/sleep", "60"]
+        "#,
+    );
+    // krond is a supervisor when it is called one.
+    let program = world.witness("another");
+    std::fs::copy(crate::KROND, &program).unwrap();
+    let mut krond = Krond::spawn(world.command().arg("--supervisor").arg(&program));
+    krond.wait_for("started");
+    let active = &world.document("nap")["ActiveExecution"];
+    let exe = std::fs::read_link(format!("/proc/{}/exe", active["Supervisor"]["PID"])).unwrap();
+    assert_eq!(exe, program.canonicalize().unwrap());
+    krond.stop();
+
+    for (program, why) in [
+        ("/no/such/program", "No such file or directory"),
+        ("/bin/true", "it is no supervisor of this version of Kron"),
+        ("/bin/cat", "it is no supervisor of this version of Kron"),
+    ] {
+        let mut krond = Krond::spawn(world.command().args(["--supervisor", program]));
+        assert_eq!(krond.wait().code(), Some(2));
+        let said = krond.said.join("\n");
+        let wanted = format!("cannot start supervisors from `{program}`: {why}");
+        assert!(said.contains(&wanted), "{said}");
+    }
+}

@@ -1,0 +1,304 @@
+//! A disk on which there is really no room left.
+//!
+//! The state directory, or only the logs in it, is a small file system of its own.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use kron_testkit::krond::{Krond, SOON_S, World, due_in, wait_for_permit};
+use kron_testkit::needs::{Need, left_out};
+use kron_testkit::waiting::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::faults::scene::{
+    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, document_name, judge, line_of,
+    settle, thread_named, unfinished, wait_for_end, wait_for_witness, wall_second, witnesses,
+};
+use crate::faults::strace::Tracing;
+use crate::new_world;
+
+/// Bytes of a page, the smallest piece of such a file system.
+const PAGE: usize = 4_096;
+
+/// A small file system. Dropping it unmounts it.
+struct Mount {
+    path: PathBuf,
+}
+
+impl Mount {
+    /// Mounts one of this many bytes on a new private directory.
+    fn new(path: PathBuf, bytes: usize) -> Mount {
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700).create(&path).unwrap();
+        let options = format!("size={bytes},mode=0700");
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "kron-test"])
+            .arg(&path)
+            .status()
+            .unwrap();
+        assert!(status.success(), "a small file system is mounted");
+        Mount { path }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path.join("ballast")
+    }
+
+    /// Takes all the room there is but for these pages.
+    fn fill_but(&self, pages_left: usize) {
+        let mut file = File::create(self.ballast()).unwrap();
+        let mut length = 0;
+        while let Ok(written) = file.write(&[0; PAGE]) {
+            length += written;
+        }
+        file.set_len((length - pages_left * PAGE) as u64).unwrap();
+    }
+
+    /// Gives it back.
+    fn make_room(&self) {
+        fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Whoever still uses it goes on doing so; it is gone when they are.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+/// A world whose job is due in a moment, its state on a small file system.
+fn careful(lead: u64, script: &str) -> (World, Mount, String) {
+    let (schedule, nominal) = due_in(lead);
+    let world = new_world(&format!(
+        r#"
+        [job.careful]
+        schedule = "{schedule} @policy(deadline=1h)"
+        command = "{TESTIFY}; {script}; exit {CODE}"
+        shell = true
+        "#
+    ));
+    let mount = Mount::new(world.state_dir(), 1 << 20);
+    (world, mount, nominal)
+}
+
+/// The daemon says why it leaves, and leaves with 5.
+fn assert_leaves(krond: &mut Krond) {
+    let fatal = krond.wait_for("fatal");
+    assert_tells(&fatal, "PersistenceError");
+    assert!(fatal["message"].as_str().unwrap().contains("No space left"), "{fatal}");
+    assert_eq!(krond.wait().code(), Some(5));
+}
+
+#[test]
+fn nothing_starts_that_there_is_no_room_to_record() {
+    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+        return;
+    }
+    let (world, mount, nominal) = careful(SOON_S + 2, "true");
+    let mut krond = world.start();
+    settle(&world, &krond);
+    mount.fill_but(0);
+    assert_leaves(&mut krond);
+    // Nor is anything when a daemon starts on a disk that is full.
+    let mut krond = Krond::spawn(&mut world.command());
+    assert_leaves(&mut krond);
+    assert!(witnesses(&world).is_empty(), "it ran without a record");
+    mount.make_room();
+    let krond = world.start();
+    wait_for_end(&world);
+    krond.stop();
+    assert_ran_once(&world, &nominal);
+}
+
+#[test]
+fn an_end_that_there_is_no_room_for_is_kept_until_there_is() {
+    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+        return;
+    }
+    let (world, mount, nominal) = careful(SOON_S, &wait_for_permit("permit"));
+    let mut krond = world.start();
+    eventually("the start is recorded", || world.history("careful").pop());
+    settle(&world, &krond);
+    mount.fill_but(0);
+    world.permit("permit");
+    assert_leaves(&mut krond);
+    assert!(world.run_records().is_empty(), "there is no room for that either");
+    mount.make_room();
+    eventually("the supervisor has kept it", || world.run_records().pop());
+    let krond = world.start();
+    wait_for_end(&world);
+    krond.stop();
+    assert_ran_once(&world, &nominal);
+}
+
+/// A document longer than the room that is left: the disk takes a part of it and then no more.
+#[test]
+fn a_record_that_fits_in_part_takes_the_place_of_nothing() {
+    if left_out("short writes", &[Need::Root, Need::Mount, Need::Strace]) {
+        return;
+    }
+    const ROOM_PAGES: usize = 2;
+    for lead in [3, 6, 12] {
+        let due = wall_second() + lead;
+        let (world, mount, nominal) = careful(lead, "true");
+        let earlier = long_document();
+        world.write_document("careful", &earlier.to_string());
+        let mut krond = world.start();
+        settle(&world, &krond);
+        let name = unfinished(&document_name("careful"));
+        let tracing = Tracing::new(&world.state_dir(), &[&name], None);
+        let attached = tracing.attach(&[thread_named(&krond, "sync-1")]);
+        mount.fill_but(ROOM_PAGES);
+        if wall_second() >= due {
+            continue;
+        }
+        assert_leaves(&mut krond);
+        attached.ended();
+        let calls = tracing.calls();
+        let writes: Vec<_> = calls.iter().filter(|call| call.name == "write").collect();
+        let (short, none) = (writes[0], writes[1]);
+        assert_eq!(short.result, (ROOM_PAGES * PAGE).to_string(), "a part of it was taken");
+        assert!(none.result.contains("ENOSPC"), "{none:?}");
+        assert_eq!(world.document("careful"), earlier, "the old document is in its place");
+        assert!(witnesses(&world).is_empty(), "it ran without a record");
+        mount.make_room();
+        let krond = world.start();
+        wait_for_witness(&world, &nominal);
+        wait_for_end(&world);
+        krond.stop();
+        assert_eq!(
+            world.history("careful").len(),
+            earlier["History"].as_array().unwrap().len() + 1
+        );
+        return;
+    }
+    panic!("this machine is too slow");
+}
+
+/// A document with so much history that it takes several pages.
+fn long_document() -> serde_json::Value {
+    let history: Vec<_> = (10..60)
+        .map(|second| {
+            let period = format!("2026-01-01T00:00:{second}Z");
+            serde_json::json!({
+                "PeriodID": period, "Outcome": "missed", "NominalTime": period,
+                "ChosenTime": period, "CompletedAt": period, "ExitCode": null,
+                "Reason": "deadline exceeded",
+            })
+        })
+        .collect();
+    let last = "2026-01-01T00:00:59Z";
+    serde_json::json!({
+        "Version": "1", "Identity": "careful", "LastHandledPeriodID": last,
+        "LastOutcome": "missed", "LastChosenTime": last, "LastNominalTime": last,
+        "ActiveExecution": null, "History": history,
+    })
+}
+
+/// A limit on the size of files is a disk that is full at that size.
+#[test]
+fn a_record_that_no_file_may_hold_is_a_failure_like_any_other() {
+    if left_out("limits on file sizes", &[Need::Root]) {
+        return;
+    }
+    let (world, mut krond, (), nominal) = before_due("true", "", |world, krond| {
+        // Longer than what a supervisor is told, which is a file as well.
+        world.write_document("careful", &long_document().to_string());
+        let status = Command::new("prlimit")
+            .args(["--pid", &krond.pid().to_string(), "--fsize=8000:"])
+            .status()
+            .expect("prlimit; install the Debian package `util-linux`");
+        assert!(status.success());
+    });
+    let status = krond.wait();
+    assert!(witnesses(&world).is_empty(), "it ran without a record");
+    assert_eq!(status.code(), Some(5), "{status}: {}", krond.said.join("\n"));
+    assert_tells(&line_of(&krond.said, "fatal"), "PersistenceError");
+    assert_eq!(world.document("careful"), long_document(), "the old document is in its place");
+    let krond = world.start();
+    wait_for_witness(&world, &nominal);
+    wait_for_end(&world);
+    krond.stop();
+    assert_eq!(witnesses(&world).len(), 1);
+}
+
+#[test]
+fn output_that_there_is_no_room_for_ends_no_run() {
+    if left_out("a full disk of logs", &[Need::Root, Need::Mount]) {
+        return;
+    }
+    let (schedule, nominal) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.careful]
+        schedule = "{schedule} @policy(deadline=1h)"
+        command = "head -c 3000000 /dev/zero || exit 1; {TESTIFY}; exit {CODE}"
+        shell = true
+        "#
+    ));
+    let logs = Mount::new(world.state_dir().join("logs"), 16 * PAGE);
+    let krond = world.start();
+    wait_for_end(&world);
+    krond.stop();
+    assert_ran_once(&world, &nominal);
+    let entry = world.history("careful").pop().unwrap();
+    assert!(entry["OutputDropped"].as_u64().is_some_and(|bytes| bytes > 2_000_000), "{entry}");
+    drop(logs);
+}
+
+/// A daemon whose log goes elsewhere.
+struct Unheard(Child);
+
+impl Unheard {
+    fn stop(mut self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The daemon's own log goes to a device that is always full.
+#[test]
+fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
+    let (schedule, nominal) = due_in(SOON_S);
+    let world = new_world(&format!(
+        r#"
+        [job.careful]
+        schedule = "{schedule} @policy(deadline=1h)"
+        command = "{TESTIFY}; exit {CODE}"
+        shell = true
+        "#
+    ));
+    let full = File::options().write(true).open(Path::new("/dev/full")).unwrap();
+    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(full).spawn().unwrap());
+    wait_for_end(&world);
+    krond.stop(Signal::SIGTERM);
+    assert_ran_once(&world, &nominal);
+    judge(&world, "careful");
+}
+
+/// Nobody reads what the daemon says, and there is no room for more of it.
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_run() {
+    let world = new_world(&format!(
+        "[job.careful]\nschedule = \"* * * * * *\"\ncommand = \"{TESTIFY}\"\nshell = true\n"
+    ));
+    let (_unread, log) = std::io::pipe().unwrap();
+    // Full before it is used, but for one page.
+    nix::fcntl::fcntl(&log, nix::fcntl::FcntlArg::F_SETPIPE_SZ(PAGE as i32)).unwrap();
+    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(log).spawn().unwrap());
+    eventually("it goes on after the log is full", || (witnesses(&world).len() > 8).then_some(()));
+    krond.stop(Signal::SIGINT);
+    judge(&world, "careful");
+}

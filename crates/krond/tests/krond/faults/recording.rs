@@ -1,0 +1,480 @@
+//! Every call that records a run fails, once and for good.
+//!
+//! The thread that writes state is traced through one run: the record before the release, the
+//! record of the start, the record of the end. The calls are enumerated from a run in which
+//! nothing fails, so the matrix follows the code.
+//!
+//! What is sampled: every call of the path fails once and for good. Of the six errors each call
+//! gets two for the single failure and one for the lasting one, turning with the call's place, so
+//! that over the calls of one name all six occur; EMFILE comes to every call that opens something.
+//! A run that an earlier daemon started gets one error for each, through
+//! what its supervisor left.
+//! `every_error_at_every_call`, which is ignored because it takes some minutes, does them all.
+
+use std::fmt;
+
+use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::needs::{Need, left_out};
+use kron_testkit::waiting::eventually;
+
+use crate::faults::scene::{
+    CODE, all, assert_ran_once, assert_tells, before_due, document_name, settle, thread_named,
+    unfinished, wait_for_end, wait_for_witness, witnesses,
+};
+use crate::faults::strace::{Attached, Call, Effect, Injection, Tracing, When};
+
+const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS"];
+
+/// How many failures in a row show that it is waited for something to pass.
+const PATIENT_ATTEMPTS: usize = 3;
+
+/// The records of a run, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    /// Before the command is let go.
+    Armed,
+    /// That it was executed.
+    Started,
+    /// How it ended.
+    Ended,
+}
+
+/// One thing that goes wrong.
+#[derive(Debug)]
+struct Case {
+    record: Record,
+    call: Call,
+    effect: Effect,
+    when: When,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { record, call, .. } = self;
+        write!(f, "{record:?}: {} of `{}`", self.injection(), call.about)
+    }
+}
+
+impl Case {
+    fn injection(&self) -> Injection {
+        Injection { calls: self.call.name.clone(), effect: self.effect, when: self.when }
+    }
+
+    /// Whether nothing has been changed and something has run out that may come back.
+    fn may_pass(&self) -> bool {
+        let opens = matches!(&*self.call.name, "open" | "openat" | "fstat" | "read");
+        opens && self.effect == Effect::Error("EMFILE")
+    }
+}
+
+/// A daemon with a run ahead of it, its writing thread traced.
+struct Traced {
+    world: World,
+    krond: Krond,
+    tracing: Tracing,
+    attached: Attached,
+    nominal: String,
+}
+
+/// Starts a daemon and traces it before its job falls due.
+fn traced(injection: Option<&Injection>) -> Traced {
+    let wait = wait_for_permit("permit");
+    let (world, krond, (tracing, attached), nominal) = before_due(&wait, "", |world, krond| {
+        let document = document_name("careful");
+        let names = ["", &*document, &unfinished(&document)];
+        let tracing = Tracing::new(&world.state_dir(), &names, injection);
+        let attached = tracing.attach(&[thread_named(krond, "sync-1")]);
+        (tracing, attached)
+    });
+    Traced { world, krond, tracing, attached, nominal }
+}
+
+/// Whether a record is complete with this call: its directory is synced.
+fn completes(call: &Call) -> bool {
+    matches!(&*call.name, "fsync" | "fdatasync") && call.about == "S"
+}
+
+/// Every call of the thread that writes state, through a run in which nothing fails.
+fn calls() -> Vec<(Record, Call)> {
+    let Traced { world, mut krond, tracing, attached, nominal } = traced(None);
+    krond.wait_for("started");
+    eventually("the start is recorded", || world.history("careful").pop());
+    world.permit("permit");
+    eventually("the end is durable", || {
+        (tracing.calls().iter().filter(|call| completes(call)).count() == 3).then_some(())
+    });
+    assert_eq!(witnesses(&world).get(&nominal), Some(&1));
+    krond.kill();
+    attached.ended();
+    let mut calls = Vec::new();
+    let mut records = [Record::Armed, Record::Started, Record::Ended].into_iter();
+    let mut record = records.next();
+    for call in tracing.calls() {
+        let present = record.unwrap_or_else(|| panic!("more than three records: {call:?}"));
+        if completes(&call) {
+            record = records.next();
+        }
+        calls.push((present, call));
+    }
+    assert_eq!(record, None, "three records, each durable: {calls:?}");
+    calls
+}
+
+#[test]
+fn a_failure_at_any_call_of_a_run_neither_repeats_nor_hides_it() {
+    if left_out("failures while recording", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let mut cases = Vec::new();
+    for (place, (record, call)) in calls().into_iter().enumerate() {
+        let mut case = |error: &'static str, when| {
+            cases.push(Case { record, call: call.clone(), effect: Effect::Error(error), when });
+        };
+        let number = call.number;
+        case(ERRORS[place % 6], When::Once(number));
+        case(ERRORS[(place + 3) % 6], When::ForGood(number));
+        if matches!(&*call.name, "open" | "openat") {
+            case("EMFILE", When::Once(number));
+            case("EMFILE", When::ForGood(number));
+        } else {
+            case(ERRORS[(place + 1) % 6], When::Once(number));
+        }
+    }
+    for error in ERRORS {
+        assert!(cases.iter().any(|case| case.effect == Effect::Error(error)), "{error}");
+    }
+    all(&cases, run);
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn every_error_at_every_call() {
+    if left_out("every error at every call", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let mut cases = Vec::new();
+    for (record, call) in calls() {
+        for error in ERRORS {
+            for when in [When::Once(call.number), When::ForGood(call.number)] {
+                let effect = Effect::Error(error);
+                cases.push(Case { record, call: call.clone(), effect, when });
+            }
+        }
+    }
+    all(&cases, run);
+}
+
+fn run(case: &Case) {
+    let Traced { world, mut krond, tracing, attached, nominal } = traced(Some(&case.injection()));
+    if case.record == Record::Ended {
+        krond.wait_for("started");
+        eventually("the start is recorded", || world.history("careful").pop());
+        world.permit("permit");
+    }
+    if case.may_pass() {
+        waited_out(case, &world, krond, attached, &nominal);
+    } else {
+        let fatal = krond.wait_for("fatal");
+        assert_tells(&fatal, "PersistenceError");
+        assert_eq!(krond.wait().code(), Some(5), "{}", krond.said.join("\n"));
+        attached.ended();
+        fatal_for(case, &world, &nominal);
+    }
+    let hit = tracing.injected();
+    let first = hit.first().expect("something failed");
+    assert_eq!((&first.name, &first.about), (&case.call.name, &case.call.about));
+    assert!(matches!(case.when, When::ForGood(_)) || hit.len() == 1, "{hit:?}");
+    assert_ran_once(&world, &nominal);
+}
+
+/// The daemon waits and tries again, and nothing is handled meanwhile.
+fn waited_out(case: &Case, world: &World, mut krond: Krond, attached: Attached, nominal: &str) {
+    let attempts = match case.when {
+        When::Once(_) => 1,
+        When::ForGood(_) => PATIENT_ATTEMPTS,
+    };
+    for _ in 0..attempts {
+        let delayed = krond.wait_for("write_failed");
+        assert_tells(&delayed, "SystemError");
+        assert_eq!(delayed["identity"], "careful");
+    }
+    if matches!(case.when, When::ForGood(_)) {
+        match case.record {
+            Record::Armed => {
+                assert!(witnesses(world).is_empty(), "it runs without a record");
+                assert!(world.document("careful").is_null());
+            }
+            Record::Started => wait_for_witness(world, nominal),
+            Record::Ended => {
+                assert!(!world.document("careful")["ActiveExecution"].is_null());
+            }
+        }
+    }
+    // What had run out is there again.
+    drop(attached);
+    world.permit("permit");
+    eventually("the end is recorded", || {
+        let document = world.document("careful");
+        (!document.is_null() && document["ActiveExecution"].is_null()).then_some(())
+    });
+    krond.stop();
+}
+
+/// The daemon has left. What it left must be as recoverable as a crash.
+fn fatal_for(case: &Case, world: &World, nominal: &str) {
+    let document = world.document("careful");
+    let is_over = !document.is_null() && document["ActiveExecution"].is_null();
+    let mut krond = match case.record {
+        Record::Armed => {
+            assert!(witnesses(world).is_empty(), "it ran without a record");
+            // Whether the record got to the disk is not known; that the command never ran is.
+            if !world.document("careful")["ActiveExecution"].is_null() {
+                let record = eventually("the supervisor says so", || world.run_records().pop());
+                assert!(record.to_string().contains("not_released"), "{record}");
+            }
+            assert!(witnesses(world).is_empty(), "it ran without a record");
+            world.permit("permit");
+            world.start()
+        }
+        Record::Started => {
+            // Nothing disturbs what runs.
+            wait_for_witness(world, nominal);
+            // Every other case finds it running, the others find what its supervisor left.
+            if case.call.number.is_multiple_of(2) {
+                let krond = world.start();
+                world.permit("permit");
+                krond
+            } else {
+                world.permit("permit");
+                eventually("the supervisor leaves a record", || world.run_records().pop());
+                world.start()
+            }
+        }
+        Record::Ended => {
+            eventually("the supervisor leaves a record", || world.run_records().pop());
+            world.start()
+        }
+    };
+    // The last failure of all comes after the end is in its place: then that is known already.
+    if !is_over {
+        let finished = krond.wait_for_job("finished", "careful");
+        assert_eq!(finished["period_id"], nominal);
+        assert_eq!(finished["exit_code"], CODE, "{finished}");
+    }
+    eventually("the end is recorded", || {
+        world.document("careful")["ActiveExecution"].is_null().then_some(())
+    });
+    eventually("its record is removed", || world.run_records().is_empty().then_some(()));
+    krond.stop();
+}
+
+/// A daemon that has adopted a run, its writing thread traced.
+fn adopted(injection: Option<&Injection>) -> Traced {
+    let (world, krond, (), nominal) = before_due(&wait_for_permit("permit"), "", |_, _| ());
+    wait_for_witness(&world, &nominal);
+    eventually("the start is recorded", || world.history("careful").pop());
+    krond.kill();
+    let krond = world.start();
+    settle(&world, &krond);
+    let run = world.document("careful")["ActiveExecution"]["RunID"].as_str().unwrap().to_owned();
+    let (file, path) = (format!("{run}.json"), format!("runs/{run}.json"));
+    let document = document_name("careful");
+    let names = ["", "runs", &*file, &*path, &*document, &unfinished(&document)];
+    let tracing = Tracing::new(&world.state_dir(), &names, injection);
+    let attached = tracing.attach(&[thread_named(&krond, "sync-1")]);
+    Traced { world, krond, tracing, attached, nominal }
+}
+
+/// The run of an earlier daemon ends: what its supervisor left is read, recorded and removed.
+#[test]
+fn a_failure_at_any_call_of_a_recovery_loses_nothing() {
+    if left_out("failures of recoveries", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let Traced { world, krond, tracing, attached, nominal } = adopted(None);
+    world.permit("permit");
+    eventually("what was left is removed", || {
+        tracing.calls().iter().find(|call| call.name == "unlinkat").map(drop)
+    });
+    krond.kill();
+    attached.ended();
+    assert_ran_once(&world, &nominal);
+    let calls = tracing.calls();
+    let recorded = calls.iter().position(completes).expect("a record that is durable");
+    assert!(calls[0].about.starts_with("S/runs "), "what was left is read first: {calls:?}");
+    let mut cases = Vec::new();
+    for (place, call) in calls.into_iter().enumerate() {
+        let number = call.number;
+        // Nothing rests on what has been recorded elsewhere.
+        let aftermath = place > recorded;
+        for (turn, when) in [(0, When::Once(number)), (1, When::ForGood(number))] {
+            let effect = Effect::Error(ERRORS[(place + turn) % 6]);
+            let case = Case { record: Record::Ended, call: call.clone(), effect, when };
+            cases.push(Recovery { case, aftermath });
+        }
+    }
+    all(&cases, recover);
+}
+
+struct Recovery {
+    case: Case,
+    /// Whether everything is recorded by then, and only tidied up.
+    aftermath: bool,
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.case.fmt(f)
+    }
+}
+
+fn recover(Recovery { case, aftermath }: &Recovery) {
+    let Traced { world, mut krond, tracing, attached, nominal } = adopted(Some(&case.injection()));
+    world.permit("permit");
+    if *aftermath {
+        let error_type = if case.may_pass() { "SystemError" } else { "PersistenceError" };
+        assert_tells(&krond.wait_for("not_recorded"), error_type);
+        krond.stop();
+        attached.ended();
+    } else if case.may_pass() {
+        let reads = case.call.about.starts_with("S/runs");
+        let told = krond.wait_for(if reads { "read_failed" } else { "write_failed" });
+        assert_tells(&told, "SystemError");
+        drop(attached);
+        wait_for_end(&world);
+        krond.stop();
+    } else {
+        assert_tells(&krond.wait_for("fatal"), "PersistenceError");
+        assert_eq!(krond.wait().code(), Some(5));
+        attached.ended();
+    }
+    assert!(!tracing.injected().is_empty(), "something failed");
+    let krond = world.start();
+    wait_for_end(&world);
+    eventually("what was left is removed", || world.run_records().is_empty().then_some(()));
+    krond.stop();
+    assert_ran_once(&world, &nominal);
+}
+
+/// The document as this leaves it is garbage, and nobody noticed when it was written.
+#[test]
+fn a_disk_that_lies_about_what_it_took_costs_a_record_and_no_second_run() {
+    if left_out("lying disks", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let cases: Vec<Case> = calls()
+        .into_iter()
+        .filter(|(_, call)| call.name == "write")
+        .map(|(record, call)| {
+            let when = When::Once(call.number);
+            Case { record, call, effect: Effect::Returns(9), when }
+        })
+        .collect();
+    assert_eq!(cases.len(), 3, "a write for each record: {cases:?}");
+    all(&cases, |case| {
+        let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&case.injection()));
+        wait_for_witness(&world, &nominal);
+        if case.record == Record::Ended {
+            // Else start and end might be one record.
+            eventually("the start is recorded", || world.history("careful").pop());
+        }
+        world.permit("permit");
+        if case.record == Record::Ended {
+            // Nothing is read after the last write, so nothing is found out before the next start.
+            krond.wait_for("finished");
+            eventually("the supervisor is told to leave", || {
+                kron_testkit::files::read(&world.state_dir().join(document_name("careful")))?
+                    .starts_with('"')
+                    .then_some(())
+            });
+            krond.stop();
+        } else {
+            assert_tells(&krond.wait_for("fatal"), "PersistenceError");
+            assert_eq!(krond.wait().code(), Some(5));
+        }
+        drop(attached);
+        let mut krond = world.start();
+        assert_tells(&krond.events("state_unreadable")[0], "PersistenceError");
+        assert_eq!(krond.events("state_lost")[0]["identity"], "careful");
+        eventually("it is replaced", || {
+            let document = serde_json::from_str::<serde_json::Value>(&kron_testkit::files::read(
+                &world.state_dir().join(document_name("careful")),
+            )?);
+            (document.ok()?["LastHandledPeriodID"] == *nominal).then_some(())
+        });
+        krond.stop();
+        assert_eq!(witnesses(&world).get(&nominal), Some(&1), "it ran again");
+    });
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_a_failure_and_an_interruption_is_none() {
+    if left_out("writes of nothing", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let mut cases = Vec::new();
+    for (record, call) in calls() {
+        let when = When::Once(call.number);
+        if call.name == "write" {
+            cases.push(Case { record, call, effect: Effect::Returns(0), when });
+        } else if matches!(&*call.name, "openat" | "read" | "renameat") {
+            cases.push(Case { record, call, effect: Effect::Error("EINTR"), when });
+        }
+    }
+    all(&cases, |case| {
+        if case.effect == Effect::Returns(0) {
+            return run(case);
+        }
+        let Traced { world, krond, tracing, attached, nominal } = traced(Some(&case.injection()));
+        // Else start and end might be one record.
+        eventually("the start is recorded", || world.history("careful").pop());
+        world.permit("permit");
+        wait_for_end(&world);
+        krond.stop();
+        attached.ended();
+        assert_eq!(tracing.injected().len(), 1);
+        assert_ran_once(&world, &nominal);
+    });
+}
+
+/// What cannot be written cannot be cleaned up either; the next start does.
+#[test]
+fn what_a_failed_write_leaves_is_removed_by_the_next_start() {
+    if left_out("leftovers", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let calls = "fsync,unlinkat".to_owned();
+    let injection = Injection { calls, effect: Effect::Error("EROFS"), when: When::ForGood(1) };
+    let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&injection));
+    assert_tells(&krond.wait_for("fatal"), "PersistenceError");
+    assert_eq!(krond.wait().code(), Some(5));
+    attached.ended();
+    let left = world.state_dir().join(unfinished(&document_name("careful")));
+    assert!(left.exists(), "the case is what it says");
+    world.permit("permit");
+    let krond = world.start();
+    wait_for_end(&world);
+    krond.stop();
+    assert!(!left.exists());
+    assert_ran_once(&world, &nominal);
+}
+
+#[test]
+fn a_fatal_failure_names_the_job_it_was_about() {
+    if left_out("fatal lines", &[Need::Root, Need::Strace]) {
+        return;
+    }
+    let injection = Injection {
+        calls: "fsync".to_owned(),
+        effect: Effect::Error("EIO"),
+        when: When::ForGood(1),
+    };
+    let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&injection));
+    let fatal = krond.wait_for("fatal");
+    assert_tells(&fatal, "PersistenceError");
+    assert_eq!(fatal["identity"], "careful", "{fatal}");
+    assert_eq!(fatal["period_id"], *nominal, "{fatal}");
+    assert_eq!(krond.wait().code(), Some(5));
+    attached.ended();
+    assert!(witnesses(&world).is_empty());
+}
