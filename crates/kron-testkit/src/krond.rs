@@ -391,6 +391,21 @@ impl Krond {
         }
     }
 
+    /// Waits until everything that it started has ended too, for which it need not run any more:
+    /// supervisors keep its log open as long as they live.
+    pub fn wait_for_supervisors(&mut self) {
+        let deadline = now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(now())) {
+                Ok(line) => self.said.push(line),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("its supervisors do not end:\n{}", self.said.join("\n"))
+                }
+            }
+        }
+    }
+
     /// Reads what it wrote before it ended. Supervisors that go on keep its standard error open, so
     /// that the pipe does not end: a line of our own marks the place.
     fn read_last_lines(&mut self) {

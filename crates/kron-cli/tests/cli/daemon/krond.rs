@@ -239,24 +239,48 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_default()
 }
 
-/// The daemon's program, built beside the command's.
+/// The daemon's program, built beside the command's. Who tests the workspace has built it, so that
+/// no test has to ask cargo.
 fn krond() -> &'static Path {
     static KROND: OnceLock<PathBuf> = OnceLock::new();
     KROND.get_or_init(|| {
         let profile_dir = Path::new(env!("CARGO_BIN_EXE_kron")).parent().expect("a directory");
-        let target_dir = profile_dir.parent().expect("a directory");
-        let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package", "krond", "--bin", "krond"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(target_dir)
-            .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "krond is built");
-        profile_dir.join("krond")
+        let program = profile_dir.join("krond");
+        if !is_fresh(&program) {
+            build_krond(profile_dir);
+        }
+        program
     })
+}
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Whether a program is newer than all that it is built of, by cargo's list of that.
+fn is_fresh(program: &Path) -> bool {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    let Some(built) = changed(program) else { return false };
+    let list = String::from_utf8(bytes(&program.with_extension("d"))).unwrap_or_default();
+    let Some((_, sources)) = list.split_once(": ") else { return false };
+    // A space within a name has a backslash before it.
+    let sources = sources.trim_end().replace("\\ ", "\0");
+    let sources = sources.split(' ').map(|source| PathBuf::from(source.replace('\0', " ")));
+    let lock = Path::new(WORKSPACE).join("Cargo.lock");
+    sources.chain([lock]).all(|source| changed(&source).is_some_and(|changed| changed <= built))
+}
+
+fn build_krond(profile_dir: &Path) {
+    let target_dir = profile_dir.parent().expect("a directory");
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(other) => other,
+    };
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--package", "krond", "--bin", "krond"])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target_dir)
+        .arg("--manifest-path")
+        .arg(Path::new(WORKSPACE).join("Cargo.toml"))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "krond is built");
 }
