@@ -7,8 +7,8 @@
 
 use stateright::Property;
 
-use crate::steps::{Policy, Protocol, keys, run};
-use crate::world::{
+use crate::model::steps::{Policy, Protocol, keys, run};
+use crate::model::world::{
     Code, CodeTruth, Command, Document, Job, Life, Outcome, PERIODS, Record, Run, STARTS, Stage,
     Supervisor, Then, World, narrow,
 };

@@ -5,12 +5,12 @@
 
 use stateright::{Model, Property};
 
-use crate::slip::Slip;
-use crate::world::{
+use crate::model::slip::Slip;
+use crate::model::world::{
     Code, CodeTruth, Command, DAEMONS, Document, Faults, Job, Life, Outcome, PERIODS, Run, STARTS,
     Sent, Stage, Supervisor, Truth, World,
 };
-use crate::{daemon, fault, promises, supervisor};
+use crate::model::{daemon, fault, promises, supervisor};
 
 /// The setting: what is modelled, how much may go wrong, and which mistake is made on purpose.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@
 //! it names by (boot id, PID, start time) is alive. It makes one write for a job at a time, each a
 //! change of what the state file says.
 
-use crate::slip::Slip;
-use crate::steps::{Action, Key, Policy, Protocol, Starts, run};
-use crate::world::{
+use crate::model::slip::Slip;
+use crate::model::steps::{Action, Key, Policy, Protocol, Starts, run};
+use crate::model::world::{
     Code, CodeTruth, Document, Job, Life, Memory, Outcome, PERIODS, Record, Run, STARTS, Sent,
     Stage, Supervisor, TIME_LAST, Then, Track, World, Write, due, narrow,
 };

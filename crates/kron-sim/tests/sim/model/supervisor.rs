@@ -4,9 +4,9 @@
 //! is tried again with a new file for as long as it lives, which changes nothing anybody can see;
 //! so a failed write is not a step.
 
-use crate::slip::Slip;
-use crate::steps::{Action, Key, Protocol, keys, run};
-use crate::world::{CodeTruth, Command, Record, Run, Sent, Supervisor, World};
+use crate::model::slip::Slip;
+use crate::model::steps::{Action, Key, Protocol, keys, run};
+use crate::model::world::{CodeTruth, Command, Record, Run, Sent, Supervisor, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {

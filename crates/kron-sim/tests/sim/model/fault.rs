@@ -3,10 +3,10 @@
 //! A fault also tells the promises what it took away that nothing could have saved: an exit code
 //! that only a killed supervisor knew, or the last proof that a start never ran.
 
-use crate::daemon::make_durable;
-use crate::slip::Slip;
-use crate::steps::{Action, Key, Protocol, is_named, keys, run};
-use crate::world::{
+use crate::model::daemon::make_durable;
+use crate::model::slip::Slip;
+use crate::model::steps::{Action, Key, Protocol, is_named, keys, run};
+use crate::model::world::{
     Code, CodeTruth, Command, DAEMONS, Life, Memory, Outcome, PERIODS, Record, STARTS, Supervisor,
     Truth, World,
 };

@@ -5,7 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::slip::Slip;
+use crate::model::slip::Slip;
 
 /// Jobs that the state has room for; a setting uses one or both.
 pub(crate) const JOBS: usize = 2;
