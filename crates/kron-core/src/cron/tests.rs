@@ -1,6 +1,6 @@
 //! Patterns, row by row: what is accepted and how it prints, what is refused and where, what
 //! never fires, and how close two times of a day come. When they fire is frozen in
-//! `tests/vectors.rs`.
+//! `tests/engine/vectors.rs`.
 
 use std::ops::Range;
 

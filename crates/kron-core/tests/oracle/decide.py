@@ -14,7 +14,7 @@ mathematical functions come from the platform: a last bit may differ from the en
 in rare cases, likeliest in long windows, move a candidate by one second. No frozen vector differs.
 How defaults and constraints are spelled in a decision is the engine's choice, which the vectors
 freeze but this oracle did not find by itself. After a deliberate change to the file, the hash in
-`tests/vectors.rs` changes with it.
+`tests/engine/vectors.rs` changes with it.
 """
 
 import hashlib

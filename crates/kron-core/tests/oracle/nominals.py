@@ -9,7 +9,7 @@ published rules.
 
 It needs Python 3.11 and a zone database of the engine's version (`pip install tzdata==2026.5`
 is 2026e; set PYTHONTZPATH to the empty string so that the machine's own is not used). After a
-deliberate change to the file, the hash in `tests/vectors.rs` changes with it.
+deliberate change to the file, the hash in `tests/engine/vectors.rs` changes with it.
 """
 
 import calendar

@@ -2,11 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test ends when something is broken")]
 
 mod events;
+mod executor;
 mod hostile;
 mod invariants;
 mod lists;
 mod paths;
 mod world;
-
-#[path = "../support/executor.rs"]
-mod executor;
