@@ -1,8 +1,7 @@
 //! Job definitions of every format: what is read, what is refused and in which words, what the
 //! files of real machines become, and that no text takes long.
 //!
-//! One binary for all of it: linking is most of what building these tests takes. `corpus_files` and
-//! `loading` are what the other modules share; texts and corpus are beside this directory.
+//! All of it is one binary, which is linked once. `corpus_files` and `loading` are what the other modules share; texts and corpus are beside this directory.
 
 mod corpus;
 mod corpus_files;

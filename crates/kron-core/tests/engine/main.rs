@@ -1,8 +1,7 @@
 //! The engine from outside: frozen decisions, brute force, other implementations, statistics,
 //! round trips, hostile input, and that deciding does not allocate.
 //!
-//! One binary for all of it: linking is most of what building these tests takes. `allocation`
-//! brings a counting allocator into all of it; that counts for each thread by itself, so it needs no
+//! All of it is one binary, which is linked once. `allocation` brings a counting allocator into all of it; that counts for each thread by itself, so it needs no
 //! binary of its own. The frozen data and the oracles are beside this directory.
 
 mod allocation;
