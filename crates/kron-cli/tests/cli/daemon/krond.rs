@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -239,8 +239,8 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_default()
 }
 
-/// The daemon's program, built beside the command's. Who tests the workspace has built it, so that
-/// no test has to ask cargo.
+/// The daemon's program, built beside the command's. Tests of the whole workspace have built it, and
+/// do not ask cargo for it one by one.
 fn krond() -> &'static Path {
     static KROND: OnceLock<PathBuf> = OnceLock::new();
     KROND.get_or_init(|| {
@@ -255,17 +255,44 @@ fn krond() -> &'static Path {
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Whether a program is newer than all that it is built of, by cargo's list of that.
+/// Whether krond is newer than the sources of all crates that it is built of.
 fn is_fresh(program: &Path) -> bool {
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-    let Some(built) = changed(program) else { return false };
-    let list = String::from_utf8(bytes(&program.with_extension("d"))).unwrap_or_default();
-    let Some((_, sources)) = list.split_once(": ") else { return false };
-    // A space within a name has a backslash before it.
-    let sources = sources.trim_end().replace("\\ ", "\0");
-    let sources = sources.split(' ').map(|source| PathBuf::from(source.replace('\0', " ")));
-    let lock = Path::new(WORKSPACE).join("Cargo.lock");
-    sources.chain([lock]).all(|source| changed(&source).is_some_and(|changed| changed <= built))
+    let Some(built) = changed_at(program) else { return false };
+    let mut crates = vec!["krond".to_owned()];
+    let mut at = 0;
+    while let Some(name) = crates.get(at) {
+        let directory = Path::new(WORKSPACE).join("crates").join(name);
+        let manifest = String::from_utf8(bytes(&directory.join("Cargo.toml"))).expect("UTF-8");
+        if newest(&directory.join("src")).max(changed_at(&directory.join("Cargo.toml")))
+            > Some(built)
+        {
+            return false;
+        }
+        let dependencies = manifest.split("\n[").find(|table| table.starts_with("dependencies]"));
+        for line in dependencies.unwrap_or_default().lines() {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if name.starts_with("kron") && !crates.iter().any(|known| known == name) {
+                crates.push(name.to_owned());
+            }
+        }
+        at += 1;
+    }
+    changed_at(&Path::new(WORKSPACE).join("Cargo.lock")) <= Some(built)
+}
+
+/// When the file below this directory changed that changed last.
+fn newest(directory: &Path) -> Option<SystemTime> {
+    let entries =
+        std::fs::read_dir(directory).expect("sources").map(|entry| entry.expect("a file"));
+    let times = entries.map(|entry| match entry.path() {
+        path if path.is_dir() => newest(&path),
+        path => changed_at(&path),
+    });
+    times.max().flatten()
+}
+
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|file| file.modified()).ok()
 }
 
 fn build_krond(profile_dir: &Path) {
