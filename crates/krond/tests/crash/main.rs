@@ -12,6 +12,8 @@
 //! different; `scripts/soak-krond` and `scripts/canaries` use them.
 
 mod alone;
+#[cfg(kron_canary)]
+mod canaries;
 mod checker;
 mod chronicle;
 mod civil;

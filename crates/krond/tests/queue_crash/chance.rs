@@ -11,6 +11,14 @@ pub(crate) fn number(variable: &str, usual: u64) -> u64 {
     }
 }
 
+/// Whether `KRON_CRASH_SUBSET` leaves a point of this name, such as `sync:3`: each of its words is
+/// what the name of a point may start with. Unset or empty, it leaves all of them.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub(crate) fn is_selected(point: &str) -> bool {
+    let subset = std::env::var("KRON_CRASH_SUBSET").unwrap_or_default();
+    subset.is_empty() || subset.split(',').any(|word| point.starts_with(word))
+}
+
 /// Random numbers that a seed repeats.
 #[derive(Debug)]
 pub(crate) struct Seeded(pub(crate) u64);

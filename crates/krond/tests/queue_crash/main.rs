@@ -11,11 +11,13 @@
 //! | the judge, which shares no code with the daemon | [`checker`] |
 //!
 //! `KRON_QUEUE_CRASH_SECONDS`, `KRON_QUEUE_CRASH_EVERY` and `KRON_CRASH_SEED` make the tests longer
-//! or different, as `scripts/soak-queue-daemon` does.
+//! or different, as `scripts/soak-queue-daemon` does; `KRON_CRASH_SUBSET` chooses points, as canaries do.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod act;
+#[cfg(kron_canary)]
+mod canaries;
 mod chance;
 mod checker;
 mod chronicle;

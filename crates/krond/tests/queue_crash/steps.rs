@@ -6,7 +6,7 @@
 //! says only roughly what it was for.
 
 use crate::act::{Actor, Deed, Unanswered};
-use crate::chance::number;
+use crate::chance::{is_selected, number};
 use crate::checker::ORDERED;
 use crate::chronicle::{
     CERTAINLY_TRAPPED, Chronicle, Making, Point, SYNC, TRAPPED, WRITE, conclude, queue_thread,
@@ -36,7 +36,11 @@ fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
     let mut krond = chronicle.begin();
     let syncs = (1..=SYNCS_OF_ONE).map(|number| (SYNC, number));
     let writes = (1..=WRITES_OF_ONE).step_by(WRITES_STEP).map(|number| (WRITE, number));
-    for (at, (call, number)) in syncs.chain(writes).enumerate() {
+    let points = syncs.chain(writes).filter(|(call, number)| {
+        let kind = if *call == SYNC { "sync" } else { "write" };
+        is_selected(&format!("{kind}:{number}"))
+    });
+    for (at, (call, number)) in points.enumerate() {
         // Alone in the world, so that the numbers of the calls are its own.
         eventually("the one before is over", || (chronicle.open() == Some(0)).then_some(()));
         let strace = chronicle.trap(&krond, &Point { call: call.to_owned(), number });

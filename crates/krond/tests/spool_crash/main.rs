@@ -10,10 +10,12 @@
 //! | the judge, which shares no code with the spool or the daemon | [`checker`] |
 //!
 //! `KRON_SPOOL_CRASH_TASKS`, `KRON_SPOOL_CRASH_EVERY` and `KRON_CRASH_SEED` make the tests longer or
-//! different, as `scripts/soak-spool` does.
+//! different, as `scripts/soak-spool` does; `KRON_CRASH_SUBSET` chooses points, as canaries do.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(kron_canary)]
+mod canaries;
 #[path = "../queue_crash/chance.rs"]
 mod chance;
 mod checker;
