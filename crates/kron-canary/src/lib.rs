@@ -50,30 +50,42 @@ macro_rules! canaries {
 }
 
 canaries! {
+    /// A daemon that runs as root takes definitions that everybody may write.
+    EverybodyWritesDefinitions = "everybody-writes-definitions",
     /// A supervisor is a fork of the daemon and keeps its descriptors, the lock above all.
     ForkedFromTheDaemon = "forked-from-the-daemon",
     /// The mark of what is handled moves to whatever was written last.
     MarkMovesBack = "mark-moves-back",
     /// A document is in its place, but its directory is not synced.
     NoDirectoryFsync = "no-directory-fsync",
+    /// A command keeps the inheritable capabilities of the daemon.
+    PrivilegesKept = "privileges-kept",
     /// The supervisor of a queue's job may exit before the end of its run is recorded.
     QueueAcknowledgedBeforeRecorded = "queue-acknowledged-before-recorded",
     /// A queue takes every run of an earlier daemon for dead, although its processes live.
     QueueAdoptsNothing = "queue-adopts-nothing",
+    /// A queue answers before the commit that carries the answer.
+    QueueAnswersBeforeCommit = "queue-answers-before-commit",
     /// The command of a queue's job is released before its process is recorded.
     QueueLetGoBeforeRecorded = "queue-let-go-before-recorded",
     /// A scheduled job is enqueued without an idempotency key.
     QueuePeriodWithoutAKey = "queue-period-without-a-key",
+    /// No connection is kept for those who may change things.
+    ReadersTakeEverySlot = "readers-take-every-slot",
     /// A scheduled command is released before it is recorded.
     RecordAfterStart = "record-after-start",
     /// The supervisor of a spool's task may exit before the end of its run is recorded.
     SpoolAcknowledgedBeforeRecorded = "spool-acknowledged-before-recorded",
     /// A spool takes every run of an earlier daemon for lost, although its processes live.
     SpoolAdoptsNothing = "spool-adopts-nothing",
+    /// What can be no task is deleted instead of set aside.
+    SpoolDeletesWhatIsWrong = "spool-deletes-what-is-wrong",
     /// A task is deleted from its directory before it is in the next one.
     SpoolDeletedBeforePlaced = "spool-deleted-before-placed",
     /// A task's command is released before the task is in `running/`.
     SpoolLetGoBeforeRecorded = "spool-let-go-before-recorded",
+    /// A command is released although its record could not be written.
+    StartAfterAFailedWrite = "start-after-a-failed-write",
     /// A supervisor is killed when its daemon dies.
     SupervisedByTheDaemon = "supervised-by-the-daemon",
 }

@@ -22,18 +22,25 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const GLANCE: Duration = Duration::from_millis(20);
 /// The environment variable that chooses points of the crash tests.
 const SUBSET: &str = "KRON_CRASH_SUBSET";
+/// The environment variable that names what the machine lacks, whose tests are left out.
+const WITHOUT: &str = "KRON_TEST_WITHOUT";
 /// What the kernel calls the owner of everything.
 const ROOT: u32 = 0;
 
 /// The test programs that have canaries, as `cargo test` is told of them.
 const SUITES: &[&str] = &[
+    "-p kron-exec --test supervision",
+    "-p kron-spool --test spool",
     "-p kron-state --test store",
     "-p krond --test crash",
+    "-p krond --test daemon",
+    "-p krond --test faults",
     "-p krond --test queue_crash",
     "-p krond --test spool_crash",
 ];
 
-/// Makes a test of each canary of a test program, and one that none of them lacks its own.
+/// Makes a test of each canary of a test program, and one that none of them lacks its own. A program
+/// with a harness of its own calls [`require_noticed`] and [`require_whole`] itself.
 ///
 /// The canaries of a program are those whose patches name it.
 #[macro_export]
@@ -64,6 +71,8 @@ struct Notice {
     arguments: Vec<String>,
     /// The points of the crash matrix; empty for all of them.
     subset: String,
+    /// What the test needs of the machine: words that [`WITHOUT`] may hold.
+    needs: Vec<String>,
     /// What the test must say.
     expected: String,
 }
@@ -87,9 +96,11 @@ impl Notice {
         let (run, expected) = (field("run"), field("expect"));
         let (suite, arguments) = run.split_once(" -- ").unwrap_or_default();
         assert!(!suite.is_empty() && !expected.is_empty(), "{canary} does not say who notices it");
+        let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
         Notice {
             suite: suite.to_owned(),
-            arguments: arguments.split_ascii_whitespace().map(str::to_owned).collect(),
+            arguments: words(arguments),
+            needs: words(&field("needs")),
             subset: field("subset"),
             expected,
         }
@@ -103,6 +114,9 @@ impl Notice {
 pub fn require_noticed(suite: &str, canary: Canary) {
     let notice = Notice::of(canary);
     assert_eq!(notice.suite, suite, "{canary} is noticed elsewhere");
+    if is_left_out(canary, &notice) {
+        return;
+    }
     let (status, output) = run(canary, &notice);
     let why = match status {
         None => format!("nothing noticed {canary} within {PATIENCE:?}"),
@@ -114,6 +128,18 @@ pub fn require_noticed(suite: &str, canary: Canary) {
         Some(_) => return,
     };
     panic!("{why}; the test was {:?} and said:\n{output}", notice.arguments);
+}
+
+/// Whether [`WITHOUT`] names something that the test needs.
+#[expect(clippy::print_stderr, reason = "what did not run is reported")]
+fn is_left_out(canary: Canary, notice: &Notice) -> bool {
+    let without = std::env::var_os(WITHOUT).unwrap_or_default();
+    let without = without.to_string_lossy();
+    let missing = notice.needs.iter().find(|need| without.split([',', ' ']).any(|it| it == *need));
+    if let Some(missing) = missing {
+        eprintln!("did not run, because {WITHOUT} names `{missing}`: {canary}");
+    }
+    missing.is_some()
 }
 
 /// Runs the test and returns its status, if it ended in time, and its output.

@@ -291,6 +291,11 @@ impl<T: Fn(Done)> Keeper<T> {
         let now = self.now();
         // Ends first: they make room, and somebody waits for the acknowledgement.
         if !batch.finishes.is_empty() {
+            #[cfg(kron_canary)]
+            if kron_canary::Canary::SpoolAcknowledgedBeforeRecorded.is_active() {
+                // Until the supervisor has surely been told.
+                std::thread::sleep(Duration::from_millis(200));
+            }
             let (runs, finishes): (Vec<(RunId, Told)>, Vec<Finish>) = batch
                 .finishes
                 .into_iter()

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod burst;
+#[cfg(kron_canary)]
+mod canaries;
 mod concurrency;
 mod failures;
 mod harness;

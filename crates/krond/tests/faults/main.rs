@@ -21,6 +21,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[cfg(kron_canary)]
+mod canaries;
 mod clocks;
 mod commands;
 mod exhaustion;

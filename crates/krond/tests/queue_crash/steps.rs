@@ -13,7 +13,7 @@ use crate::chronicle::{
 };
 use crate::harness::{Krond, eventually, now};
 use crate::strace::{Follow, Strace, calls, require};
-use crate::witness::{self, FILE, Line};
+use crate::witness::{self, FILE, Line, OUTLIVES, PERMIT};
 
 /// Every how many of the calls are tried when somebody waits; 1 is all of them.
 const EVERY: u64 = 12;
@@ -24,8 +24,6 @@ const SYNCS_OF_ONE: usize = 4;
 const WRITES_STEP: usize = 2;
 /// More writes than those of a job.
 const WRITES_OF_ONE: usize = 50;
-/// A handler that takes longer than the next daemon's start.
-const OUTLIVES: Deed = Deed { code: 0, ms: 2_000 };
 
 /// [It must hold: kill -9 at every step of enqueue, claim, finish, retry creation]
 #[test]
@@ -53,14 +51,15 @@ fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
         krond = chronicle.world.start();
     }
     // And one whose command outlives its daemon, and is there when the next one looks.
-    let _ = chronicle.actor().enqueue("outlives", "plain", OUTLIVES, 0, None);
+    let _ = chronicle.actor().enqueue(OUTLIVES, "plain", Deed { code: 0, ms: 0 }, 0, None);
     eventually("it begins", || {
         let mut lines = witness::lines(&chronicle.world.witness(FILE)).into_iter();
-        let is_it = |line| matches!(line, Line::Begin { name, .. } if name == "outlives");
+        let is_it = |line| matches!(line, Line::Begin { name, .. } if name == OUTLIVES);
         lines.any(|said| is_it(said.line)).then_some(())
     });
     chronicle.kill(&mut krond);
     krond = chronicle.world.start();
+    chronicle.world.permit(PERMIT);
     let deaths = chronicle.deaths;
     let (story, faults) = chronicle.end(krond);
     let seconds = now().duration_since(began).as_secs();

@@ -16,6 +16,10 @@ use crate::harness;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
+/// The job whose handler waits for [`PERMIT`].
+pub(crate) const OUTLIVES: &str = "outlives";
+/// The file, beside the witness, that it waits for.
+pub(crate) const PERMIT: &str = "permit";
 /// The test that is the handler when a daemon runs it.
 const TEST: &str = "witness::a_handler_writes_down_that_it_ran";
 
@@ -90,6 +94,9 @@ fn a_handler_writes_down_that_it_ran() {
     let name = params["name"].as_str().unwrap_or("-");
     let (attempt, retry_of) = (or_dash("KRON_ATTEMPT"), or_dash("KRON_RETRY_OF"));
     write(&witness, &format!("begin {job} {run} {attempt} {retry_of} {name}"));
+    if name == OUTLIVES {
+        harness::eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
+    }
     std::thread::sleep(Duration::from_millis(params["ms"].as_u64().unwrap_or_default()));
     let code = params["code"].as_i64().unwrap_or_default();
     write(&witness, &format!("end {job} {run} {code}"));

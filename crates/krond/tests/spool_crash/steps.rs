@@ -10,7 +10,7 @@ use crate::chronicle::{Chronicle, Dropping, Point, conclude, keeper};
 use crate::harness::{Krond, eventually, now, read};
 use crate::process;
 use crate::strace::{Call, Follow, Strace, calls, require};
-use crate::witness::{self, FILE, Line};
+use crate::witness::{self, FILE, Line, PERMIT};
 
 /// Every how many of the calls of one of everything are tried when somebody waits; 1 is all of
 /// them.
@@ -130,6 +130,7 @@ fn outlived(chronicle: &mut Chronicle, krond: &mut Krond) {
     begun(chronicle, "outlives");
     chronicle.kill(krond);
     *krond = chronicle.world.start();
+    chronicle.world.permit(PERMIT);
 }
 
 fn begun(chronicle: &Chronicle, id: &str) {

@@ -20,6 +20,8 @@ use crate::harness;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
+/// The file, beside it, that a [`Kind::Long`] handler waits for.
+pub(crate) const PERMIT: &str = "permit";
 /// The directory of the locks, beside it.
 const LOCKS: &str = "locks";
 /// The test that is the handler when a daemon runs it.
@@ -116,6 +118,9 @@ fn a_handler_writes_down_that_it_ran() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => write(&witness, &format!("overlap {task} {run}")),
         Err(TryLockError::Error(error)) => panic!("{error}"),
+    }
+    if kind == Kind::Long {
+        harness::eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
     }
     std::thread::sleep(Duration::from_millis(kind.lasts_ms()));
     writeln!(std::io::stdout(), "{}", printed(&task, attempt)).unwrap();
