@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::act::Actor;
 use crate::checker::{Fault, HANDED_OVER, LOST_RETRIES, ORDERED, RETRIES, SKIP_CODE, Story, check};
 use crate::client::Client;
-use crate::harness::{Krond, World, now};
+use crate::harness::{Krond, World, eventually, now};
 use crate::process;
 use crate::strace::{Follow, Strace, inject};
 use crate::web::Receiver;
@@ -199,11 +199,13 @@ impl Chronicle {
     }
 }
 
-/// The thread of a daemon that owns the database.
+/// The thread of a daemon that owns the database. A thread has its name only once it has run, which
+/// may be after the daemon is ready.
 pub(crate) fn queue_thread(krond: &Krond) -> i32 {
-    let threads = process::threads(krond.pid()).into_iter();
-    let mut named = threads.filter(|(_, name)| name == QUEUE_THREAD).map(|(tid, _)| tid);
-    named.next().expect("a thread that owns the database")
+    eventually("a thread owns the database", || {
+        let mut threads = process::threads(krond.pid()).into_iter();
+        threads.find_map(|(tid, name)| (name == QUEUE_THREAD).then_some(tid))
+    })
 }
 
 /// The part of a run's id under which its supervisor knows it.
