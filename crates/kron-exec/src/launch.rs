@@ -135,6 +135,10 @@ impl Launcher {
         let (socket, theirs) = control_sockets().map_err(LaunchError::Socket)?;
         wire::send_hello(&socket, &bytes).map_err(LaunchError::HandOver)?;
         drop(bytes);
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::ForkedFromTheDaemon.is_active() {
+            return fork_supervisor(socket, theirs);
+        }
 
         let mut command = Command::new(self.image.path());
         command
@@ -145,25 +149,48 @@ impl Launcher {
             .stdin(Stdio::from(theirs))
             // A terminal's interrupt is for the daemon; it decides what becomes of its runs.
             .process_group(0);
+        #[cfg(kron_canary)]
+        command.envs(std::env::vars_os().filter(|(name, _)| name == kron_canary::VARIABLE));
         let child = command.spawn().map_err(LaunchError::Spawn)?;
         // Until here the command holds the supervisor's end of the socket.
         drop(command);
+        hold(socket, Pid::from_child(&child))
+    }
+}
 
-        let pid = Pid::from_child(&child);
-        let process = start_ticks(pid.as_raw_nonzero().get()).and_then(|start_ticks| {
-            let process = ProcessId { pid: pid.as_raw_nonzero().get(), start_ticks };
-            Ok((process, Held::child(pid)?))
-        });
-        match process {
-            Ok((process, held)) => Ok(Supervisor { socket, process, held }),
-            Err(error) => {
-                // Its socket is closed without a release, so it executes nothing and leaves; it
-                // is a child that nobody has reaped, so its number is its own.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                Err(LaunchError::Hold(error))
-            }
+/// Takes hold of a supervisor that was just started.
+fn hold(socket: OwnedFd, pid: Pid) -> Result<Supervisor, LaunchError> {
+    let process = start_ticks(pid.as_raw_nonzero().get()).and_then(|start_ticks| {
+        let process = ProcessId { pid: pid.as_raw_nonzero().get(), start_ticks };
+        Ok((process, Held::child(pid)?))
+    });
+    match process {
+        Ok((process, held)) => Ok(Supervisor { socket, process, held }),
+        Err(error) => {
+            // Its socket is closed without a release, so it executes nothing and leaves; it is a
+            // child that has not been reaped, so its number is its own.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            Err(LaunchError::Hold(error))
         }
     }
+}
+
+/// Makes a supervisor of a copy of this process.
+#[cfg(kron_canary)]
+#[expect(clippy::disallowed_methods, reason = "the copy must not return to the daemon's work")]
+fn fork_supervisor(socket: OwnedFd, theirs: OwnedFd) -> Result<Supervisor, LaunchError> {
+    #[expect(unsafe_code, reason = "this is what must not be done")]
+    // SAFETY: there is none.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let _ = rustix::stdio::dup2_stdin(&theirs);
+        let _ = rustix::process::setpgid(None, None);
+        let _ = crate::supervise();
+        std::process::exit(0);
+    }
+    drop(theirs);
+    let pid = Pid::from_raw(child).ok_or_else(|| LaunchError::Spawn(io::Error::last_os_error()))?;
+    hold(socket, pid)
 }
 
 /// Why no supervisor was started.

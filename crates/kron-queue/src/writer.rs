@@ -311,6 +311,12 @@ impl Writer {
                 self.stop();
             }
         }
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::QueueAnswersBeforeCommit.is_active() {
+            // Until the answer has surely arrived.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let _ = self.execute("COMMIT");
+        }
     }
 
     fn stop(&self) {
@@ -389,6 +395,10 @@ impl Writer {
             if !alone {
                 self.execute("RELEASE operation")?;
             }
+        }
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::QueueAnswersBeforeCommit.is_active() {
+            return Ok(());
         }
         self.execute("COMMIT")
     }

@@ -130,6 +130,12 @@ impl<D: Moves> Spool<D> {
         };
         let drafts: Vec<Draft> =
             moves.iter().flatten().map(|moved| self.draft(&moved.task)).collect();
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::SpoolDeletedBeforePlaced.is_active() {
+            for moved in moves.iter().flatten() {
+                let _ = self.leave((from, source), &moved.task, moved.read, now);
+            }
+        }
         let mut placed = self.place_all((from, to), target, &drafts, now).into_iter();
         let moves: Vec<Result<Move, SpoolError>> = moves
             .into_iter()

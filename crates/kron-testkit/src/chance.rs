@@ -48,3 +48,11 @@ fn a_seed_gives_the_numbers_of_splitmix64() {
     let numbers = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
     assert_eq!(numbers.map(|_| seeded.below(u64::MAX)), numbers);
 }
+
+/// Whether `KRON_CRASH_SUBSET` leaves a point of this name, such as `sync:3`: each of its words is
+/// what the name of a point may start with. Unset or empty, it leaves all of them.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub fn is_selected(point: &str) -> bool {
+    let subset = std::env::var("KRON_CRASH_SUBSET").unwrap_or_default();
+    subset.is_empty() || subset.split(',').any(|word| point.starts_with(word))
+}

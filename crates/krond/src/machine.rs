@@ -229,7 +229,19 @@ impl Machine {
             Event::HandedOver { run, to } => self.handed_over(now, &run, to),
             Event::Ended { run, report } => self.ended(now, &run, report),
             Event::Durable(ticket) => self.durable(now, ticket),
-            Event::NotDurable { operation, identity, period, message, .. } => {
+            Event::NotDurable {
+                #[cfg(kron_canary)]
+                ticket,
+                operation,
+                identity,
+                period,
+                message,
+                ..
+            } => {
+                #[cfg(kron_canary)]
+                if kron_canary::Canary::StartAfterAFailedWrite.is_active() {
+                    self.durable(now, ticket);
+                }
                 self.not_durable(operation, identity.as_ref(), period.as_ref(), message);
             }
             Event::Request { id, request } => self.answer(now, id, request),

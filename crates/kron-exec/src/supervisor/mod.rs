@@ -114,14 +114,26 @@ fn settle() -> io::Result<()> {
     #[expect(unsafe_code, reason = "a daemon that ignores its children's ends must not be copied")]
     // SAFETY: the default disposition runs no code of ours.
     unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
-    // Whatever the daemon failed to mark as its own.
-    close_range(3, i32::MAX)?;
+    close_inherited()?;
     become_subreaper()?;
+    #[cfg(kron_canary)]
+    if kron_canary::Canary::SupervisedByTheDaemon.is_active() {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    }
     // For those who list processes; without it they read `exe`.
     let _ = rustix::thread::set_name(c"kron-supervisor");
     rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::chdir("/")?;
     Ok(())
+}
+
+/// Closes whatever the daemon failed to mark as its own.
+fn close_inherited() -> rustix::io::Result<()> {
+    #[cfg(kron_canary)]
+    if kron_canary::Canary::ForkedFromTheDaemon.is_active() {
+        return Ok(());
+    }
+    close_range(3, i32::MAX)
 }
 
 fn receive_plan(control: BorrowedFd<'_>) -> Result<Plan, Failure> {

@@ -11,6 +11,8 @@
     reason = "tests read files, clocks and the environment to judge what the crate does with them"
 )]
 
+#[cfg(kron_canary)]
+mod canaries;
 mod crash;
 mod endings;
 mod exec_failures;
@@ -30,6 +32,8 @@ fn main() -> ExitCode {
         return kron_exec::supervise();
     }
     runner::main(&[
+        #[cfg(kron_canary)]
+        canaries::CASES,
         crash::CASES,
         endings::CASES,
         exec_failures::CASES,

@@ -13,6 +13,8 @@
 
 mod acting;
 mod bad_input;
+#[cfg(kron_canary)]
+mod canaries;
 mod child;
 mod directories;
 mod left;

@@ -11,6 +11,8 @@
     reason = "tests read the files and the environment of the processes they start"
 )]
 
+#[cfg(kron_canary)]
+mod canaries;
 mod child;
 mod damage;
 mod epochs;

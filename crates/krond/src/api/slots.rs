@@ -75,6 +75,10 @@ impl Slots {
     pub(super) fn turn(&self, spare: Spare, rank: Rank) -> Turn {
         match (self.open.clone().try_acquire_owned(), rank) {
             (Ok(slot), _) => Turn::Now(slot),
+            #[cfg(kron_canary)]
+            (Err(_), Rank::Owner) if kron_canary::Canary::ReadersTakeEverySlot.is_active() => {
+                Turn::Wait { open: Arc::new(Semaphore::new(0)), place: spare.0 }
+            }
             (Err(_), Rank::Owner) => Turn::Now(spare.0),
             (Err(_), Rank::Other) => match self.line.clone().try_acquire_owned() {
                 Ok(place) => Turn::Wait { open: self.open.clone(), place },

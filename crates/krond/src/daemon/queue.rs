@@ -254,6 +254,11 @@ impl QueueWorks {
             idempotency_key: Some(queue::key_of(identity, &launch.period)),
             ..NewJob::of_type(&wanted.job_type, params)
         };
+        #[cfg(kron_canary)]
+        let job = match kron_canary::Canary::QueuePeriodWithoutAKey.is_active() {
+            true => NewJob { idempotency_key: None, ..job },
+            false => job,
+        };
         let (run, results) = (launch.run.clone(), self.results.clone());
         self.queue.submit(Enqueue { jobs: vec![job], now: self.clock.now().wall }, move |result| {
             let result = match result {
@@ -426,6 +431,18 @@ impl QueueWorks {
             Step::GiveBack(release) => {
                 self.queue
                     .submit(release, move |result| tell(QueueDone::GaveBack(release, result)));
+            }
+            #[cfg(kron_canary)]
+            Step::Attach(run, attach)
+                if kron_canary::Canary::QueueLetGoBeforeRecorded.is_active() =>
+            {
+                let queue = self.queue.clone();
+                let _ = worker::spawn("late".to_owned(), move || {
+                    std::thread::sleep(Duration::from_millis(200));
+                    queue.submit(attach, move |result| {
+                        tell(QueueDone::Attached(run, Box::new(result)));
+                    });
+                });
             }
             Step::Attach(run, attach) => {
                 self.queue.submit(attach, move |result| {

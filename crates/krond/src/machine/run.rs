@@ -158,6 +158,13 @@ impl Machine {
             unknown: serde_json::Map::new(),
         };
         let job = run.job;
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::RecordAfterStart.is_active() {
+            run.stage = Stage::Released;
+            self.push(Action::Release(id.clone()));
+            self.commit(job, vec![Change::Arm(active)], Rank::Start, Pending::Recorded);
+            return;
+        }
         self.commit(job, vec![Change::Arm(active)], Rank::Start, Pending::Release(id.clone()));
     }
 

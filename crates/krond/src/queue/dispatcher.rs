@@ -501,6 +501,10 @@ impl Dispatcher {
             command: Some(recorded(command, boot_id)),
             log_path: Some(log_path(work.claimed.run.run_id)),
         };
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::QueueLetGoBeforeRecorded.is_active() {
+            self.steps.push(Step::LetGo(run.clone()));
+        }
         self.steps.push(Step::Attach(run.clone(), attach));
     }
 
@@ -525,6 +529,10 @@ impl Dispatcher {
                 work.stage = Stage::Running;
                 let entry = named(Entry::new(Level::Info, "queue_run_started"), &work.claimed);
                 self.log(entry);
+                #[cfg(kron_canary)]
+                if kron_canary::Canary::QueueLetGoBeforeRecorded.is_active() {
+                    return;
+                }
                 self.steps.push(Step::LetGo(run.clone()));
             }
             Err(error) => {
@@ -577,6 +585,12 @@ impl Dispatcher {
         }
         work.end = Some(end);
         work.stage = Stage::Collecting;
+        #[cfg(kron_canary)]
+        if kron_canary::Canary::QueueAcknowledgedBeforeRecorded.is_active()
+            && std::mem::take(&mut work.supervised)
+        {
+            self.steps.push(Step::Acknowledge(run.clone()));
+        }
         self.steps.push(Step::Collect(run.clone(), work.claimed.run.run_id));
     }
 

@@ -51,6 +51,12 @@ fn judge(run: &JobRun, store: &Store<RealDirectory>) -> Liveness {
         .collect::<io::Result<Vec<bool>>>();
     match alive {
         Err(_) => Liveness::Unknown,
+        #[cfg(kron_canary)]
+        Ok(alive)
+            if alive.contains(&true) && kron_canary::Canary::QueueAdoptsNothing.is_active() =>
+        {
+            Liveness::Dead
+        }
         Ok(alive) if alive.contains(&true) => Liveness::Alive,
         Ok(_) => match store.run_record(&supervised(run.run_id)) {
             // It ended while no daemon was there: whoever adopts it finds the record.

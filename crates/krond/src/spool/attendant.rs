@@ -700,6 +700,10 @@ impl Attendant {
         let finish = Box::new(Finish { task, next });
         if let Some(work) = self.runs.get_mut(run) {
             work.stage = Stage::Finishing(finish.clone());
+            #[cfg(kron_canary)]
+            if kron_canary::Canary::SpoolAcknowledgedBeforeRecorded.is_active() {
+                self.steps.push(Step::Acknowledge(run.clone()));
+            }
             self.steps.push(Step::Finish(run.clone(), finish));
         }
     }

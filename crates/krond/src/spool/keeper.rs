@@ -273,10 +273,29 @@ impl<T: Fn(Done)> Keeper<T> {
         }
     }
 
+    /// Reports tasks as started, and gives the daemon time to release their commands.
+    #[cfg(kron_canary)]
+    fn tell_of_starts_too_early(&self, runs: &[RunId], starts: &[Start], now: Timestamp) {
+        for (run, start) in runs.iter().zip(starts) {
+            let mut task = start.found.task.clone();
+            task.state = State::Running;
+            task.attempts += 1;
+            task.started_at = Some(now);
+            task.run = Some(start.run.clone());
+            (self.tell)(Done::Started(run.clone(), Box::new(Ok(task))));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
     fn carry_out(&mut self, batch: Batch) {
         let now = self.now();
         // Ends first: they make room, and somebody waits for the acknowledgement.
         if !batch.finishes.is_empty() {
+            #[cfg(kron_canary)]
+            if kron_canary::Canary::SpoolAcknowledgedBeforeRecorded.is_active() {
+                // Until the supervisor has surely been told.
+                std::thread::sleep(Duration::from_millis(200));
+            }
             let (runs, finishes): (Vec<(RunId, Told)>, Vec<Finish>) = batch
                 .finishes
                 .into_iter()
@@ -300,9 +319,17 @@ impl<T: Fn(Done)> Keeper<T> {
         if !batch.starts.is_empty() {
             let (runs, starts): (Vec<RunId>, Vec<Start>) =
                 batch.starts.into_iter().map(|(run, start)| (run, *start)).unzip();
+            #[cfg(kron_canary)]
+            if kron_canary::Canary::SpoolLetGoBeforeRecorded.is_active() {
+                self.tell_of_starts_too_early(&runs, &starts, now);
+            }
             for (run, result) in runs.into_iter().zip(self.spool.start(starts, now)) {
                 if result.is_ok() {
                     self.active.insert(run.clone());
+                }
+                #[cfg(kron_canary)]
+                if kron_canary::Canary::SpoolLetGoBeforeRecorded.is_active() {
+                    continue;
                 }
                 (self.tell)(Done::Started(run, Box::new(result)));
             }

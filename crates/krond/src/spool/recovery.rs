@@ -13,6 +13,8 @@ pub(crate) fn judge(task: &Task, store: &Store<RealDirectory>) -> Fate {
     let alive = alive(run.supervisor).and_then(|supervisor| Ok(supervisor || alive(run.command)?));
     match alive {
         Err(_) => Fate::Unknown,
+        #[cfg(kron_canary)]
+        Ok(true) if kron_canary::Canary::SpoolAdoptsNothing.is_active() => Fate::Lost,
         Ok(true) => Fate::Alive,
         Ok(false) => match store.run_record(&run.run_id) {
             // It ended while no daemon was there: whoever adopts it finds the record.

@@ -10,6 +10,7 @@
 //! | [`crash`] | death at every system call of a run, and at random moments |
 //! | [`queue_crash`] | the same with a queue |
 //! | [`spool_crash`] | the same with a spool |
+//! | `canaries` | tests that must fail when the daemon is broken on purpose |
 //!
 //! What they share with the tests of other crates is in `kron-testkit`.
 
@@ -17,6 +18,8 @@
 
 use kron_testkit::krond::World;
 
+#[cfg(kron_canary)]
+mod canaries;
 mod crash;
 mod crontab;
 mod daemon;

@@ -11,7 +11,7 @@
 //! | the judge, which shares no code with the daemon | [`checker`] |
 //!
 //! `KRON_QUEUE_CRASH_SECONDS`, `KRON_QUEUE_CRASH_EVERY` and `KRON_CRASH_SEED` make the tests longer
-//! or different, as `scripts/soak-queue-daemon` does.
+//! or different, as `scripts/soak-queue-daemon` does; `KRON_CRASH_SUBSET` chooses points, as canaries do.
 
 mod act;
 mod checker;

@@ -10,7 +10,7 @@
 //! | the judge, which shares no code with the spool or the daemon | [`checker`] |
 //!
 //! `KRON_SPOOL_CRASH_TASKS`, `KRON_SPOOL_CRASH_EVERY` and `KRON_CRASH_SEED` make the tests longer or
-//! different, as `scripts/soak-spool` does.
+//! different, as `scripts/soak-spool` does; `KRON_CRASH_SUBSET` chooses points, as canaries do.
 
 mod checker;
 mod chronicle;

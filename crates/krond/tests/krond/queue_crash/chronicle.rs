@@ -203,11 +203,13 @@ impl Chronicle {
     }
 }
 
-/// The thread of a daemon that owns the database.
+/// The thread of a daemon that owns the database. A thread has its name only once it has run, which
+/// may be after the daemon is ready.
 pub(crate) fn queue_thread(krond: &Krond) -> i32 {
-    let threads = process::threads(krond.pid()).into_iter();
-    let mut named = threads.filter(|(_, name)| name == QUEUE_THREAD).map(|(tid, _)| tid);
-    named.next().expect("a thread that owns the database")
+    eventually("a thread owns the database", || {
+        let mut threads = process::threads(krond.pid()).into_iter();
+        threads.find_map(|(tid, name)| (name == QUEUE_THREAD).then_some(tid))
+    })
 }
 
 /// The part of a run's id under which its supervisor knows it.

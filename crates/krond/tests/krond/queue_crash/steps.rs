@@ -5,7 +5,7 @@
 //! the world, so that each sync is known; then with one of everything, where the number of a call
 //! says only roughly what it was for.
 
-use kron_testkit::chance::number;
+use kron_testkit::chance::{is_selected, number};
 use kron_testkit::krond::Krond;
 use kron_testkit::needs::left_out;
 use kron_testkit::strace::{Follow, NEEDS, Strace, calls};
@@ -16,7 +16,7 @@ use crate::queue_crash::checker::ORDERED;
 use crate::queue_crash::chronicle::{
     CERTAINLY_TRAPPED, Chronicle, Making, Point, SYNC, TRAPPED, WRITE, conclude, queue_thread,
 };
-use crate::queue_crash::witness::{self, FILE, Line};
+use crate::queue_crash::witness::{self, FILE, Line, OUTLIVES, PERMIT};
 
 /// Every how many of the calls are tried when somebody waits; 1 is all of them.
 const EVERY: u64 = 12;
@@ -27,8 +27,6 @@ const SYNCS_OF_ONE: usize = 4;
 const WRITES_STEP: usize = 2;
 /// More writes than those of a job.
 const WRITES_OF_ONE: usize = 50;
-/// A handler that takes longer than the next daemon's start.
-const OUTLIVES: Deed = Deed { code: 0, ms: 2_000 };
 
 /// [It must hold: kill -9 at every step of enqueue, claim, finish, retry creation]
 #[test]
@@ -41,7 +39,11 @@ fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
     let mut krond = chronicle.begin();
     let syncs = (1..=SYNCS_OF_ONE).map(|number| (SYNC, number));
     let writes = (1..=WRITES_OF_ONE).step_by(WRITES_STEP).map(|number| (WRITE, number));
-    for (at, (call, number)) in syncs.chain(writes).enumerate() {
+    let points = syncs.chain(writes).filter(|(call, number)| {
+        let kind = if *call == SYNC { "sync" } else { "write" };
+        is_selected(&format!("{kind}:{number}"))
+    });
+    for (at, (call, number)) in points.enumerate() {
         // Alone in the world, so that the numbers of the calls are its own.
         eventually("the one before is over", || (chronicle.open() == Some(0)).then_some(()));
         let strace = chronicle.trap(&krond, &Point { call: call.to_owned(), number });
@@ -54,14 +56,15 @@ fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
         krond = chronicle.world.start();
     }
     // And one whose command outlives its daemon, and is there when the next one looks.
-    let _ = chronicle.actor().enqueue("outlives", "plain", OUTLIVES, 0, None);
+    let _ = chronicle.actor().enqueue(OUTLIVES, "plain", Deed { code: 0, ms: 0 }, 0, None);
     eventually("it begins", || {
         let mut lines = witness::lines(&chronicle.world.witness(FILE)).into_iter();
-        let is_it = |line| matches!(line, Line::Begin { name, .. } if name == "outlives");
+        let is_it = |line| matches!(line, Line::Begin { name, .. } if name == OUTLIVES);
         lines.any(|said| is_it(said.line)).then_some(())
     });
     chronicle.kill(&mut krond);
     krond = chronicle.world.start();
+    chronicle.world.permit(PERMIT);
     let deaths = chronicle.deaths;
     let (story, faults) = chronicle.end(krond);
     let seconds = now().duration_since(began).as_secs();

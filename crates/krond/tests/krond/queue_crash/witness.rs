@@ -10,11 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kron_testkit::files;
+use kron_testkit::waiting::eventually;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
+/// The job whose handler waits for [`PERMIT`].
+pub(crate) const OUTLIVES: &str = "outlives";
+/// The file, beside the witness, that it waits for.
+pub(crate) const PERMIT: &str = "permit";
 /// The test that is the handler when a daemon runs it.
 const TEST: &str = "queue_crash::witness::a_handler_writes_down_that_it_ran";
 
@@ -89,6 +94,9 @@ fn a_handler_writes_down_that_it_ran() {
     let name = params["name"].as_str().unwrap_or("-");
     let (attempt, retry_of) = (or_dash("KRON_ATTEMPT"), or_dash("KRON_RETRY_OF"));
     write(&witness, &format!("begin {job} {run} {attempt} {retry_of} {name}"));
+    if name == OUTLIVES {
+        eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
+    }
     std::thread::sleep(Duration::from_millis(params["ms"].as_u64().unwrap_or_default()));
     let code = params["code"].as_i64().unwrap_or_default();
     write(&witness, &format!("end {job} {run} {code}"));

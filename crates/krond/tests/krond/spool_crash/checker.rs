@@ -76,7 +76,7 @@ impl Kind {
     pub(crate) fn lasts_ms(self) -> u64 {
         match self {
             Kind::Slow => 200,
-            Kind::Long => 2_000,
+            Kind::Long => 0,
             _ => 0,
         }
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kron_testkit::files;
+use kron_testkit::waiting::eventually;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ use crate::spool_crash::checker::Kind;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
+/// The file, beside it, that a [`Kind::Long`] handler waits for.
+pub(crate) const PERMIT: &str = "permit";
 /// The directory of the locks, beside it.
 const LOCKS: &str = "locks";
 /// The test that is the handler when a daemon runs it.
@@ -116,6 +119,9 @@ fn a_handler_writes_down_that_it_ran() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => write(&witness, &format!("overlap {task} {run}")),
         Err(TryLockError::Error(error)) => panic!("{error}"),
+    }
+    if kind == Kind::Long {
+        eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
     }
     std::thread::sleep(Duration::from_millis(kind.lasts_ms()));
     writeln!(std::io::stdout(), "{}", printed(&task, attempt)).unwrap();
