@@ -9,7 +9,6 @@ use super::replica::{Replica, await_leader, await_starts, pair};
 use super::verdict::Ledger;
 use super::{PATIENCE, wall};
 use crate::control_plane::ControlPlane;
-use crate::operator::install_crd;
 use crate::process::wait_until;
 use crate::proxy::{Fault, Matching, Often};
 
@@ -23,10 +22,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[test]
 fn lost_answers_neither_double_nor_lose_a_job() {
     let plane = ControlPlane::quiet();
-    install_crd(plane);
     let namespace = plane.namespace("lost-answers");
-    let schedules: Vec<Schedule> = (0..5)
-        .map(|count| Schedule::new(&namespace, &format!("answer-{count}"), 5, count))
+    // One is due every second, and each has ten seconds until its next period supersedes this one.
+    let schedules: Vec<Schedule> = (0..10)
+        .map(|count| Schedule::new(&namespace, &format!("answer-{count}"), 10, count))
         .collect();
     for schedule in &schedules {
         schedule.create(plane);
@@ -87,7 +86,8 @@ fn lose_answers(pair: &[Replica<'_>; 2], leader: &Replica<'_>, matching: Matchin
 /// Waits until every Job is made that was due before `to`, or its deadline is over.
 fn await_jobs(plane: &ControlPlane, schedules: &[Schedule], to: Timestamp) {
     let over = to + DEADLINE;
-    let last = |schedule: &Schedule| schedule.times(to - Duration::from_secs(6), to).pop().unwrap();
+    let last =
+        |schedule: &Schedule| schedule.times(to - Duration::from_secs(11), to).pop().unwrap();
     wait_until("the last Jobs are there", DEADLINE * 2, || {
         let there = |schedule: &Schedule| {
             let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", schedule.namespace);
