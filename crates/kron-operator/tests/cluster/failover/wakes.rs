@@ -72,20 +72,24 @@ impl Scene<'_> {
     }
 }
 
-/// How often a [`bunch`] is due: on a busy machine, too, another leads before the next time
-/// supersedes this one.
-const BUNCH_S: i64 = 15;
+/// How often a [`bunch`] is due.
+const BUNCH_S: i64 = 10;
 
-/// KronJobs that are all due in one second.
+/// KronJobs of which twenty are due in the same second, and each only once a minute: on the busiest
+/// machine, too, another leads before a later period supersedes this one.
 fn bunch(namespace: &str) -> Vec<Schedule> {
-    let name = |count: i32| format!("bunch-{count:02}");
-    (0..20).map(|count| Schedule::new(namespace, &name(count), BUNCH_S, 0)).collect()
+    let member = |offset_s: i64, count: i32| {
+        let name = format!("bunch-{offset_s:02}-{count:02}");
+        Schedule::new(namespace, &name, 60, offset_s).with_deadline(Duration::from_secs(55))
+    };
+    let offsets_s = (0..60 / BUNCH_S).map(|count| count * BUNCH_S);
+    offsets_s.flat_map(|offset_s| (0..20).map(move |count| member(offset_s, count))).collect()
 }
 
 /// Waits for a moment between two times of a [`bunch`] at which nothing is under way.
 fn await_quiet() {
     wait_until("between two times", PATIENCE, || {
-        (8..=9).contains(&wall().as_second().rem_euclid(BUNCH_S)).then_some(())
+        (5..=6).contains(&wall().as_second().rem_euclid(BUNCH_S)).then_some(())
     });
 }
 
