@@ -130,7 +130,7 @@ impl ControlPlane {
     fn attached(site: &Site) -> ControlPlane {
         ControlPlane {
             site: site.clone(),
-            api: site.api(),
+            api: site.api_as(ADMIN),
             audit_log: AuditLog::from_now_on(site.audit_log()),
             apiserver: Mutex::new(None),
             others: Vec::new(),
@@ -178,6 +178,11 @@ impl ControlPlane {
     /// Requests to the API server as [`ADMIN`].
     pub(crate) fn api(&self) -> &Api {
         &self.api
+    }
+
+    /// Requests to the API server as another user.
+    pub(crate) fn api_as(&self, user: &str) -> Api {
+        self.site.api_as(user)
     }
 
     /// Where the API server listens.

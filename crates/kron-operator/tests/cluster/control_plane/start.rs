@@ -115,14 +115,14 @@ impl Site {
             let path = self.root.join(format!("{user}.kubeconfig"));
             write_kubeconfig(&path, user, &cluster);
         }
-        let api = self.api();
+        let api = self.api_as(ADMIN);
         await_apiserver(&mut apiserver, &api);
         (apiserver, api)
     }
 
-    /// Requests to the API server as [`ADMIN`], once it has its certificates.
-    pub(super) fn api(&self) -> Api {
-        Api::new(self.ports.apiserver, &read(&self.root.join("certs/apiserver.crt")), ADMIN)
+    /// Requests to the API server as a user, once it has its certificates.
+    pub(super) fn api_as(&self, user: &str) -> Api {
+        Api::new(self.ports.apiserver, &read(&self.root.join("certs/apiserver.crt")), user)
     }
 
     /// Where the API server writes its audit log, one JSON object a line.
