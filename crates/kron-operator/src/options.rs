@@ -21,7 +21,7 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Watch KronJobs and make their Jobs
-    Run(Run),
+    Run(Box<Run>),
     /// Print the definition of the resource KronJob, to be given to `kubectl apply -f -`
     Crd,
 }

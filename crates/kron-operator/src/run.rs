@@ -80,7 +80,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match options.command {
         Command::Crd => print_crd(),
-        Command::Run(run) => operate(run),
+        Command::Run(run) => operate(*run),
     }
 }
 
