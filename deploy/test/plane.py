@@ -25,7 +25,7 @@ from checks import Failure
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_PLANE = HERE.parents[1] / "crates" / "kron-operator" / "tests" / "control-plane" / "build"
-PATIENCE_S = 60
+PATIENCE_S = 120
 PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
 # How many times a port that somebody else took in the meantime is tried anew.

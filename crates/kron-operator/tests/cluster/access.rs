@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-use crate::audit::Request;
 use crate::control_plane::{LODGER, NOBODY, OPERATOR};
 use crate::operator::{HOME, rbac_for};
 use crate::scene::{Scene, endless_spec, spec};
@@ -75,10 +74,9 @@ fn an_operator_for_one_namespace_needs_no_rights_elsewhere_and_looks_nowhere_els
     here.await_event("own", "JobReplaced");
     assert_eq!(elsewhere.kronjob("foreign")["status"], Value::Null, "nobody looked at it");
     assert!(operator.stop().success());
-    let requests = here.plane.all_requests();
-    let ours: Vec<&Request> = requests.iter().filter(|request| request.user == LODGER).collect();
-    assert!(!ours.is_empty());
-    for request in ours {
+    let requests = here.plane.requests_of(LODGER);
+    assert!(!requests.is_empty());
+    for request in requests {
         assert_eq!(request.namespace, here.namespace, "{request:#?}");
         assert_ne!(request.code, 403, "{request:#?}");
     }

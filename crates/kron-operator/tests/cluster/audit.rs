@@ -127,6 +127,13 @@ impl AuditLog {
             .collect()
     }
 
+    /// All requests of a user since this process began.
+    pub(crate) fn requests_of(&self, user: &str) -> Vec<Request> {
+        let mut requests = requests_in(&self.text_from(self.from));
+        requests.retain(|request| request.user == user);
+        requests
+    }
+
     /// All requests that were ever answered.
     pub(crate) fn all_requests(&self) -> Vec<Request> {
         requests_in(&self.text_from(0))

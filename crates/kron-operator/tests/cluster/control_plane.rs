@@ -202,6 +202,12 @@ impl ControlPlane {
         self.audit_log.requests_about(namespace)
     }
 
+    /// The requests of a user that have been answered before now and since this process began.
+    pub(crate) fn requests_of(&self, user: &str) -> Vec<Request> {
+        self.settle_audit_log();
+        self.audit_log.requests_of(user)
+    }
+
     /// All requests that have ever been answered.
     pub(crate) fn all_requests(&self) -> Vec<Request> {
         self.settle_audit_log();
