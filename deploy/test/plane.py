@@ -25,7 +25,7 @@ from checks import Failure
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_PLANE = HERE.parents[1] / "crates" / "kron-operator" / "tests" / "control-plane" / "build"
-PATIENCE_S = 60
+PATIENCE_S = 120
 PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
 # How many times a port that somebody else took in the meantime is tried anew.
@@ -102,10 +102,29 @@ def wait_until(what, happened, process=None, log=None):
     raise Failure(f"waited in vain: {what}\n{tail}")
 
 
+# The names of ports that this process has taken.
+taken = []
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that no process listens on, below those that the kernel hands out to connections, so
+    that it is still free a moment later. A name in the abstract namespace of sockets keeps other
+    test processes from it: `tests/cluster/control_plane/start.rs` uses the same names."""
+    first, count = 12_000, 18_000
+    for step in range(count):
+        port = first + (os.getpid() * 97 + len(taken) + step) % count
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0kron-test-port-{port}")
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            name.close()
+            continue
+        taken.append(name)
+        return port
+    raise Failure("no port is free")
 
 
 class ControlPlane:

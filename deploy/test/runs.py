@@ -70,7 +70,7 @@ class Operator:
         check(f"{self.pod} answers its probes and has metrics", metrics == 200, metrics)
 
     def page(self):
-        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=60) as response:
             return response.read().decode()
 
     def await_leading(self):
@@ -138,7 +138,7 @@ class Operator:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=120)
         check(f"{self.pod} stops when asked", code == 0,
               f"exit code {code}: {self.log.read_text()[-1000:]}")
 

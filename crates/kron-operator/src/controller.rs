@@ -68,6 +68,8 @@ pub(crate) struct Controller {
     due: BinaryHeap<Reverse<(UtcSecond, Arc<str>)>>,
     work: Work,
     parser: TimingParser,
+    /// How old a Job must be to be removed.
+    job_age_s_min: i64,
     courier: Courier,
     leadership: Leadership,
     /// The term in which plans are made now.
@@ -111,6 +113,8 @@ pub(crate) struct Setup {
     pub(crate) client: kube::Client,
     /// The namespaces to look at; none for all.
     pub(crate) namespaces: Vec<String>,
+    /// How old a Job must be to be removed.
+    pub(crate) job_age_s_min: i64,
     pub(crate) leadership: Leadership,
     /// The name of this process in Events.
     pub(crate) instance: Arc<str>,
@@ -182,8 +186,17 @@ pub(crate) async fn run(setup: Setup, mut stop: watch::Receiver<bool>) -> io::Re
 
 impl Controller {
     fn new(setup: Setup, done: mpsc::UnboundedSender<Done>) -> Controller {
-        let Setup { client, namespaces, leadership, instance, log, metrics, health, filled } =
-            setup;
+        let Setup {
+            client,
+            namespaces,
+            job_age_s_min,
+            leadership,
+            instance,
+            log,
+            metrics,
+            health,
+            filled,
+        } = setup;
         let courier = Courier {
             client,
             leadership: leadership.clone(),
@@ -195,6 +208,7 @@ impl Controller {
             due: BinaryHeap::new(),
             work: Work::default(),
             parser: TimingParser::new(),
+            job_age_s_min,
             courier,
             leadership,
             claimant: None,
@@ -450,7 +464,7 @@ impl Controller {
             return None;
         }
         let jobs = self.catalogue.jobs_of(identity);
-        Some(plan(&entry.subject(&jobs), claimant, second))
+        Some(plan(&entry.subject(&jobs), claimant, self.job_age_s_min, second))
     }
 
     /// Sends as much of what waits as may be under way.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use kron_core::Seconds;
 
 use crate::log::LogFormat;
+use crate::plan::JOB_AGE_S_MIN;
 
 /// Makes Jobs of KronJobs: one per period, at a reproducible second of its window.
 #[derive(Debug, Parser)]
@@ -19,7 +21,7 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Watch KronJobs and make their Jobs
-    Run(Run),
+    Run(Box<Run>),
     /// Print the definition of the resource KronJob, to be given to `kubectl apply -f -`
     Crd,
 }
@@ -38,6 +40,15 @@ pub(crate) struct Run {
     /// How long the others wait for a leader that gives no sign of life
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) lease_duration: Duration,
+    /// How old a Job must be before it may be removed. The default is safe; with less than 150s,
+    /// a request that was held up can create a removed Job again, and the period runs twice
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value_t = Seconds::new(JOB_AGE_S_MIN.unsigned_abs()),
+        value_parser = seconds,
+    )]
+    pub(crate) minimum_job_age: Seconds,
     /// The name of this replica; something random is added to it [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
@@ -56,6 +67,9 @@ pub(crate) struct Run {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = kron_core::Seconds::parse(text).map_err(|finding| finding.message)?;
-    Ok(Duration::from_secs(seconds.get()))
+    Ok(Duration::from_secs(seconds(text)?.get()))
+}
+
+fn seconds(text: &str) -> Result<Seconds, String> {
+    Seconds::parse(text).map_err(|finding| finding.message)
 }

@@ -24,10 +24,13 @@ use crate::resource::{ACTIVE_MAX, ActiveJob, KronJobStatus, NextPeriod, RECENT_M
 
 /// How long before a period falls due a claim of an earlier term is renewed.
 const CLAIM_AHEAD_S: i64 = 30;
-/// How old a Job must be to be removed, so that no late request can make it a second time: a
-/// process that was stopped may send one on an idle connection, which an API server keeps for 90 s,
-/// and carries a request out within 60 s.
-pub(crate) const REMOVABLE_AFTER_S: i64 = 180;
+/// The longest time for which a request to create a Job can still be under way: a process that was
+/// stopped may send it on an idle connection, which an API server keeps for 90 s, and an API server
+/// carries a request out within 60 s (`--request-timeout`).
+pub const CREATE_UNDER_WAY_S_MAX: i64 = 90 + 60;
+/// How old a Job must be to be removed, unless the operator is started with another age. Above
+/// [`CREATE_UNDER_WAY_S_MAX`], so that no late request can create a removed Job a second time.
+pub const JOB_AGE_S_MIN: i64 = 180;
 /// How long the removal of active Jobs is waited for without judging the period again.
 const REPLACING_S_MAX: i64 = 60;
 /// A mark that lies so far in the future was set by a wrong clock.
@@ -206,10 +209,11 @@ impl NoteKind {
     }
 }
 
-/// Plans what to do about a KronJob now, by the term of leadership that `claimant` names.
+/// Plans what to do about a KronJob now, by the term of leadership that `claimant` names. No Job is
+/// removed that is younger than `job_age_s_min`; see [`JOB_AGE_S_MIN`].
 #[must_use]
-pub fn plan(subject: &Subject<'_>, claimant: &str, now: UtcSecond) -> Plan {
-    let mut draft = Draft::of(subject, claimant, now);
+pub fn plan(subject: &Subject<'_>, claimant: &str, job_age_s_min: i64, now: UtcSecond) -> Plan {
+    let mut draft = Draft::of(subject, claimant, job_age_s_min, now);
     draft.note_jobs();
     let start = match subject.definition {
         Ok(definition) => draft.schedule(definition),
@@ -225,6 +229,7 @@ pub fn plan(subject: &Subject<'_>, claimant: &str, now: UtcSecond) -> Plan {
 struct Draft<'a> {
     subject: &'a Subject<'a>,
     claimant: &'a str,
+    job_age_s_min: i64,
     now: UtcSecond,
     status: KronJobStatus,
     notes: Vec<Note>,
@@ -238,10 +243,15 @@ struct Due {
 }
 
 impl<'a> Draft<'a> {
-    fn of(subject: &'a Subject<'a>, claimant: &'a str, now: UtcSecond) -> Draft<'a> {
+    fn of(
+        subject: &'a Subject<'a>,
+        claimant: &'a str,
+        job_age_s_min: i64,
+        now: UtcSecond,
+    ) -> Draft<'a> {
         let mut status = subject.status.clone();
         status.observed_generation = Some(subject.generation);
-        Draft { subject, claimant, now, status, notes: Vec::new(), wake: None }
+        Draft { subject, claimant, job_age_s_min, now, status, notes: Vec::new(), wake: None }
     }
 
     /// Takes over what the Jobs say: which are active, which periods were executed, how they ended.

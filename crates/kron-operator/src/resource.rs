@@ -91,13 +91,13 @@ pub struct KronJobSpec {
     /// What is allowed when a period falls due.
     #[serde(default)]
     pub policy: PolicySpec,
-    /// How many Jobs that succeeded are kept. Those made within the last three minutes are
-    /// always kept.
+    /// How many Jobs that succeeded are kept. Those made within the last three minutes are always
+    /// kept, unless the operator has another `--minimum-job-age`.
     #[serde(default = "defaults::successful")]
     #[schemars(schema_with = "schema::successful_limit")]
     pub successful_jobs_history_limit: u32,
     /// How many Jobs that failed are kept. Those made within the last three minutes are always
-    /// kept.
+    /// kept, unless the operator has another `--minimum-job-age`.
     #[serde(default = "defaults::failed")]
     #[schemars(schema_with = "schema::failed_limit")]
     pub failed_jobs_history_limit: u32,

@@ -17,6 +17,7 @@ use crate::lease::{Candidate, LeaseOptions};
 use crate::log::{Failure, Log};
 use crate::metrics::Metrics;
 use crate::options::{Command, Options, Run};
+use crate::plan::CREATE_UNDER_WAY_S_MAX;
 use crate::resource::crd;
 use crate::serve::{Health, serve};
 
@@ -79,7 +80,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match options.command {
         Command::Crd => print_crd(),
-        Command::Run(run) => operate(run),
+        Command::Run(run) => operate(*run),
     }
 }
 
@@ -161,6 +162,15 @@ async fn work(options: Run, log: &Log) -> Result<(), RunError> {
         ("address", bound.to_string().into()),
     ];
     log.info("listening", &fields);
+    let job_age_s_min = options.minimum_job_age.get_signed();
+    if job_age_s_min < CREATE_UNDER_WAY_S_MAX {
+        // Named by what may happen, so that the line explains itself.
+        let fields = [
+            ("minimum_job_age_s", job_age_s_min.into()),
+            ("safe_from_s", CREATE_UNDER_WAY_S_MAX.into()),
+        ];
+        log.warn("removed_jobs_may_run_again", &fields);
+    }
     let (stop_work, work_stopped) = watch::channel(false);
     let (stop_rest, rest_stopped) = watch::channel(false);
     let served = tokio::spawn(serve(
@@ -182,6 +192,7 @@ async fn work(options: Run, log: &Log) -> Result<(), RunError> {
     let setup = Setup {
         client: kube::Client::try_from(config)?,
         namespaces: options.namespace,
+        job_age_s_min,
         leadership,
         instance: identity.into(),
         log: log.clone(),
@@ -242,4 +253,26 @@ fn identity(given: Option<&str>) -> io::Result<String> {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     Ok(format!("{}_{random:08x}", given.unwrap_or(&host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the file is what is tested")]
+    fn the_manifests_have_the_present_definition() {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        let fresh = crd_yaml().unwrap();
+        for copy in ["manifests/crd.yaml", "helm/kron-operator/files/crd.yaml"] {
+            let text = std::fs::read_to_string(deploy.join(copy)).unwrap();
+            // The first line says where it comes from.
+            let (first, rest) = text.split_once('\n').unwrap();
+            assert!(first.starts_with("# Written by `deploy/generate`"), "{copy}: {first}");
+            let same = rest == fresh;
+            assert!(same, "deploy/{copy} is stale: run `deploy/generate`");
+        }
+    }
 }

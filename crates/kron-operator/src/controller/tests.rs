@@ -14,7 +14,7 @@ use super::courier::Refusal;
 use super::*;
 use crate::lease::{Candidate, LeaseOptions};
 use crate::log::LogFormat;
-use crate::plan::NoteKind;
+use crate::plan::{JOB_AGE_S_MIN, NoteKind};
 use crate::resource::{KronJobStatus, Record};
 
 const TERM: &str = "one/1";
@@ -42,6 +42,7 @@ fn controller() -> Controller {
     let setup = Setup {
         client,
         namespaces: Vec::new(),
+        job_age_s_min: JOB_AGE_S_MIN,
         leadership: candidate.unwrap().1,
         instance: "one".into(),
         log,

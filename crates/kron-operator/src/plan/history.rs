@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use kron_core::UtcSecond;
 
-use super::{Draft, JobState, OwnedJob, REMOVABLE_AFTER_S};
+use super::{Draft, JobState, OwnedJob};
 
 impl Draft<'_> {
     /// The places of finished Jobs that are no longer kept. What is only too young is looked at
@@ -43,7 +43,7 @@ impl Draft<'_> {
                 }
                 continue;
             }
-            let old_enough = job.created_at.saturating_add(REMOVABLE_AFTER_S);
+            let old_enough = job.created_at.saturating_add(self.job_age_s_min);
             if old_enough <= self.now {
                 removable.push(place);
             } else {

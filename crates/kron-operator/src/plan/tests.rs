@@ -11,7 +11,10 @@ mod telling;
 
 use kron_core::{Host, Outcome, TimingParser, UtcSecond};
 
-use super::{Definition, JobState, Keep, OwnedJob, Plan, Step, Subject, plan};
+use super::{
+    CREATE_UNDER_WAY_S_MAX, Definition, JOB_AGE_S_MIN, JobState, Keep, OwnedJob, Plan, Step,
+    Subject, plan,
+};
 use crate::job;
 use crate::resource::{ConditionKind, KronJobStatus};
 
@@ -44,6 +47,7 @@ struct Scene {
     jobs: Vec<OwnedJob>,
     trouble: Option<String>,
     term: String,
+    job_age_s_min: i64,
 }
 
 impl Scene {
@@ -64,6 +68,7 @@ impl Scene {
             jobs: Vec::new(),
             trouble: None,
             term: TERM.to_owned(),
+            job_age_s_min: JOB_AGE_S_MIN,
         }
     }
 
@@ -94,7 +99,7 @@ impl Scene {
             trouble: self.trouble.as_deref(),
             mended: false,
         };
-        plan(&subject, &self.term, now)
+        plan(&subject, &self.term, self.job_age_s_min, now)
     }
 
     fn plan(&self, time: &str) -> Plan {

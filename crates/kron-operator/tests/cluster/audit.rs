@@ -1,12 +1,12 @@
 //! The API server's audit log, read as plain JSON: what was asked, by whom, and what came of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::Value;
-
-use crate::process::read;
 
 /// One request that has been answered.
 #[derive(Clone, Debug)]
@@ -66,9 +66,78 @@ impl Request {
     }
 }
 
-/// All requests in an audit log. A last line that is still being written is left out.
-pub(crate) fn requests(log: &Path) -> Vec<Request> {
-    requests_in(&read(log))
+/// The file that an API server writes its audit log to.
+///
+/// Many tests share a file that grows all the time, so each reads only what was written since its
+/// own process began, and only the lines about its namespace are taken apart.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    file: PathBuf,
+    /// Where this process begins to read.
+    from: u64,
+}
+
+impl AuditLog {
+    /// A log of which everything counts.
+    pub(crate) fn from_the_start(file: PathBuf) -> AuditLog {
+        AuditLog { file, from: 0 }
+    }
+
+    /// A log of which nothing counts that has been written so far.
+    pub(crate) fn from_now_on(file: PathBuf) -> AuditLog {
+        let mut log = AuditLog { file, from: 0 };
+        log.from = log.len();
+        log
+    }
+
+    /// How long it is.
+    pub(crate) fn len(&self) -> u64 {
+        std::fs::metadata(&self.file).map_or(0, |metadata| metadata.len())
+    }
+
+    /// The whole lines that begin after this place. A last line that is still being written is left
+    /// out.
+    pub(crate) fn text_from(&self, place: u64) -> String {
+        let mut file = match File::open(&self.file) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return String::new(),
+            Err(error) => panic!("cannot read `{}`: {error}", self.file.display()),
+        };
+        // The place may lie within a line that was being written; then that line began before it.
+        file.seek(SeekFrom::Start(place.saturating_sub(1))).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        bytes.truncate(end);
+        let begin = match place {
+            0 => 0,
+            _ => bytes.iter().position(|byte| *byte == b'\n').map_or(0, |first| first + 1),
+        };
+        String::from_utf8(bytes.split_off(begin)).unwrap()
+    }
+
+    /// All requests about a namespace since this process began.
+    pub(crate) fn requests_about(&self, namespace: &str) -> Vec<Request> {
+        let named = format!(r#""namespace":"{namespace}""#);
+        let text = self.text_from(self.from);
+        let lines = text.lines().filter(|line| line.contains(&named));
+        lines
+            .filter_map(Request::from_line)
+            .filter(|request| request.namespace == namespace)
+            .collect()
+    }
+
+    /// All requests of a user since this process began.
+    pub(crate) fn requests_of(&self, user: &str) -> Vec<Request> {
+        let mut requests = requests_in(&self.text_from(self.from));
+        requests.retain(|request| request.user == user);
+        requests
+    }
+
+    /// All requests that were ever answered.
+    pub(crate) fn all_requests(&self) -> Vec<Request> {
+        requests_in(&self.text_from(0))
+    }
 }
 
 /// All requests in the text of an audit log.

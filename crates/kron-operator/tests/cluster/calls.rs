@@ -7,13 +7,16 @@ use serde_json::json;
 
 use crate::audit::{self, Request};
 use crate::control_plane::OPERATOR;
-use crate::scene::{Scene, in_seconds, once_at, spec, time, wait_for_clock, wall};
+use crate::scene::{
+    Scene, endless, in_seconds, once_at, spec, spec_with, text, time, wait_for_clock, wall,
+};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// How many KronJobs a burst has.
 const BURST: usize = 100;
-/// How long before they are due the KronJobs of a burst are made; many tests begin at once.
-const LEAD_S: i64 = 30;
+/// How long before they are due the KronJobs of a burst are made. A machine that needs longer is
+/// given longer.
+const LEAD_S: i64 = 10;
 /// How many requests the operator has under way at most, of the kind that goes first.
 const AT_ONCE: usize = 32;
 
@@ -24,21 +27,12 @@ fn counted(calls: &[(&str, usize)]) -> BTreeMap<String, usize> {
 #[test]
 fn a_run_takes_two_requests_and_an_event_and_an_idle_kronjob_none() {
     let scene = Scene::shared("calls");
-    let due = in_seconds(15);
-    let mut lasting = spec(&once_at(due));
-    // So that its start is recorded before its end, however busy the machine is.
-    lasting["jobTemplate"]["spec"]["template"]["metadata"]["annotations"] =
-        json!({ "kron.test/runs-for": "5s" });
-    scene.create("single", &lasting);
-    scene.await_condition("single", "Ready", "True");
+    // Its Job runs until its pod is allowed to end, so that its start is recorded before its end.
+    let due = in_seconds(10);
+    scene.create("single", &spec_with(&once_at(due), &endless()));
     let calls = |requests: &[Request]| audit::calls(requests, OPERATOR);
-    // What the claim made is there before the log says so.
-    let before = scene.await_that("the claim is in the log", || {
-        Some(calls(&scene.requests())).filter(|calls| !calls.is_empty())
-    });
-    assert_eq!(before, counted(&[("patch kronjobs/status", 1)]), "the claim");
-    assert!(wall() < due, "this machine is too slow to look at a claim in fifteen seconds");
-
+    let started = scene.await_outcome("single", "executed");
+    scene.end_endless(text(&started["job"]));
     scene.await_status("single", "the Job succeeded", |status| {
         (status["last"]["result"] == "succeeded").then_some(())
     });
@@ -50,7 +44,7 @@ fn a_run_takes_two_requests_and_an_event_and_an_idle_kronjob_none() {
     assert_eq!(calls(&requests), counted(&all), "{requests:#?}");
     let ours: Vec<&Request> = requests.iter().filter(|request| request.user == OPERATOR).collect();
     assert!(ours.iter().all(|request| request.succeeded()), "{ours:#?}");
-    // The claim, the Job, its record; and its end.
+    // The claim and nothing else before the Job; its record; and its end.
     let made = ours.iter().position(|request| request.resource == "jobs").unwrap();
     let statuses = ours.iter().filter(|request| request.resource == "kronjobs/status");
     let statuses: Vec<_> = statuses.map(|request| request.given["status"].clone()).collect();
@@ -80,16 +74,25 @@ fn creations(requests: &[Request]) -> Vec<(Timestamp, Timestamp)> {
 
 #[test]
 fn a_burst_is_made_at_once_and_told_of_afterwards() {
+    // A machine that needs longer to make the KronJobs is given longer.
+    let judged = (0..4).any(|doubled| burst_is_made_at_once(LEAD_S << doubled));
+    assert!(judged, "this machine is too slow to make {BURST} KronJobs in a minute");
+}
+
+/// Whether all KronJobs of a burst were claimed before they were due, so that it could be judged.
+fn burst_is_made_at_once(lead_s: i64) -> bool {
     let scene = Scene::quiet("burst");
     let mut operator = scene.start_patient_operator();
-    let due = in_seconds(LEAD_S);
+    let due = in_seconds(lead_s);
     for number in 0..BURST {
         scene.create(&format!("due-{number:03}"), &spec(&once_at(due)));
     }
     for number in 0..BURST {
         scene.await_condition(&format!("due-{number:03}"), "Ready", "True");
     }
-    assert!(wall() < due, "this machine is too slow to make {BURST} KronJobs in {LEAD_S} seconds");
+    if wall() >= due {
+        return false;
+    }
     for number in 0..BURST {
         scene.await_outcome(&format!("due-{number:03}"), "executed");
     }
@@ -108,25 +111,30 @@ fn a_burst_is_made_at_once_and_told_of_afterwards() {
     let told = requests.iter().filter(|request| request.resource == "events");
     let earliest = told.map(|request| request.received).min().unwrap();
     assert!(earliest >= last, "an Event at {earliest}, before the last Job at {last}");
-    assert!(last < due + SECOND * 10, "{last}");
+    // All at once: within ten seconds, or as fast as an API server on a busy machine lets four at a
+    // time through.
+    let creations = requests.iter().filter(|r| r.resource == "jobs" && r.verb == "create");
+    let took: SignedDuration = creations.map(|r| r.answered.duration_since(r.received)).sum();
+    assert!(last < due + SECOND * 10 || last.duration_since(due) * 4 < took, "{last} {took}");
     let page = operator.page("/metrics").unwrap().1;
     assert!(page.contains("kron_outcomes_total{outcome=\"executed\"} 100"), "{page}");
     assert!(operator.stop().success());
+    true
 }
 
 #[test]
 fn what_waited_for_an_operator_is_made_in_the_order_of_chosen_times() {
     let scene = Scene::quiet("order");
-    let due = in_seconds(LEAD_S);
-    for number in 0..BURST {
-        // Neither the order of creation nor that of names is the order of time.
-        let at = due + SECOND * i32::try_from(number * 7 % 4).unwrap();
-        let mut late = spec(&once_at(at));
-        late["policy"]["deadline"] = "1h".into();
-        scene.create(&format!("waiting-{number:03}"), &late);
-    }
-    assert!(wall() < due, "this machine is too slow to make {BURST} KronJobs in {LEAD_S} seconds");
-    wait_for_clock(due + SECOND * 5);
+    let names: Vec<String> = (0..BURST).map(|number| format!("waiting-{number:03}")).collect();
+    let due = scene.create_before(LEAD_S, |due| {
+        let late = |number: usize| {
+            // Neither the order of creation nor that of names is the order of time.
+            let at = due + SECOND * i32::try_from(number * 7 % 4).unwrap();
+            spec_with(&once_at(at), &json!({ "policy": { "deadline": "1h" } }))
+        };
+        names.iter().enumerate().map(|(number, name)| (name.as_str(), late(number))).collect()
+    });
+    wait_for_clock(due + SECOND * 4);
     let mut operator = scene.start_patient_operator();
     assert!(wall() > due);
     for number in 0..BURST {

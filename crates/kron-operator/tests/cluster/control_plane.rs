@@ -1,13 +1,14 @@
 //! A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and kwok in the
 //! place of a kubelet. `tests/control-plane/build` makes the programs.
 //!
-//! One is shared by all tests of the binary, each of which takes a namespace of its own; those that
-//! stop the API server start a private one. There is no scheduler (a policy binds every pod to the
-//! one node) and no admission of service accounts. Authorization is RBAC: [`ADMIN`] may do
-//! everything, [`OPERATOR`] and [`NOBODY`] what a test's manifests say.
+//! Two are shared by all tests, each of which takes a namespace of its own; those that stop the API
+//! server start a private one. The shared ones belong to a process of their own where there is one
+//! (see [`crate::service`]), else to the test's. There is no scheduler (a policy binds every pod to
+//! the one node) and no admission of service accounts. Authorization is RBAC: [`ADMIN`] may do
+//! everything, the other users what a test's manifests say.
 //!
-//! Nothing outlives the test's process: see [`crate::process`]. `KRON_KEEP_CONTROL_PLANE=1` keeps
-//! the directory with the logs and says where it is.
+//! Nothing outlives the process that started it: see [`crate::process`].
+//! `KRON_KEEP_CONTROL_PLANE=1` keeps the directory with the logs and says where it is.
 
 mod api;
 mod start;
@@ -21,12 +22,16 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 
 pub(crate) use self::api::Api;
-use self::start::Site;
+pub(crate) use self::start::Site;
+use crate::audit::{AuditLog, Request};
+use crate::judge::Judge;
 use crate::process::{Process, remove_at_exit, wait_until};
+use crate::service::served;
 
 /// A user in the group `system:masters`.
 pub(crate) const ADMIN: &str = "admin";
@@ -34,14 +39,16 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) const OPERATOR: &str = "operator";
 /// A user in no group, with no rights but those a test gives.
 pub(crate) const NOBODY: &str = "nobody";
+/// A user in the group `kron:lodgers`, for the one test that looks at everything its user asks for.
+pub(crate) const LODGER: &str = "lodger";
 
 /// What the name of every control plane's directory begins with.
 const PREFIX: &str = "kron-control-plane-";
-/// How long any part of it may take to start, or to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long any part of it may take to start, or to stop, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a control plane may differ in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The controllers that run.
     pub(crate) controllers: Vec<String>,
@@ -77,33 +84,58 @@ impl Default for Settings {
 pub(crate) struct ControlPlane {
     site: Site,
     api: Api,
+    /// What the API server has written down about requests since this process began to look.
+    audit_log: AuditLog,
+    /// `None` while it is stopped, or when another process runs it.
     apiserver: Mutex<Option<Process>>,
-    /// The other programs, for as long as this lives.
-    others: [Process; 3],
+    /// The other programs, for as long as this lives; none when another process runs them.
+    others: Vec<Process>,
     /// Its files, removed after everything else is gone; `None` when another removes them.
     _directory: Option<TempDir>,
 }
 
 impl ControlPlane {
-    /// The one that all tests of this binary share. Each takes a namespace of its own.
+    /// The one that all tests share. Each takes a namespace of its own. The resource is installed,
+    /// and the rights of the manifests.
     pub(crate) fn shared() -> &'static ControlPlane {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
-        SHARED.get_or_init(ControlPlane::for_all)
+        SHARED.get_or_init(|| match served() {
+            Some(served) => ControlPlane::attached(&served.shared),
+            None => ControlPlane::for_all(),
+        })
     }
 
     /// A second one that all tests share, on which no operator runs but those that a test starts
     /// for its own namespace.
     pub(crate) fn quiet() -> &'static ControlPlane {
         static QUIET: OnceLock<ControlPlane> = OnceLock::new();
-        QUIET.get_or_init(ControlPlane::for_all)
+        QUIET.get_or_init(|| match served() {
+            Some(served) => ControlPlane::attached(&served.quiet),
+            None => ControlPlane::for_all(),
+        })
     }
 
-    fn for_all() -> ControlPlane {
+    /// Starts one that is to be shared, with the resource and the rights of the manifests.
+    pub(crate) fn for_all() -> ControlPlane {
         let root = TempDir::with_prefix(PREFIX).unwrap().keep();
         if !kept() {
             remove_at_exit(&root);
         }
-        ControlPlane::start(Site::new(root, Settings::default()), None)
+        let plane = ControlPlane::start(Site::new(root, Settings::default()), None);
+        crate::operator::install(&plane);
+        plane
+    }
+
+    /// One that another process runs.
+    fn attached(site: &Site) -> ControlPlane {
+        ControlPlane {
+            site: site.clone(),
+            api: site.api_as(ADMIN),
+            audit_log: AuditLog::from_now_on(site.audit_log()),
+            apiserver: Mutex::new(None),
+            others: Vec::new(),
+            _directory: None,
+        }
     }
 
     /// One of its own for a test that disturbs it.
@@ -127,19 +159,30 @@ impl ControlPlane {
         let mut kwok = site.launch_kwok();
         start::bind_pods(&mut apiserver, &api, site.minor);
         start::await_node(&mut kwok, &api);
-        start::await_controller_manager(&mut controller_manager, site.ports.controller_manager);
+        start::await_controllers(&mut controller_manager, &api);
         ControlPlane {
+            audit_log: AuditLog::from_the_start(site.audit_log()),
             site,
             api,
             apiserver: Mutex::new(Some(apiserver)),
-            others: [controller_manager, kwok, etcd],
+            others: vec![controller_manager, kwok, etcd],
             _directory: directory,
         }
+    }
+
+    /// Where it is, for another process.
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
     }
 
     /// Requests to the API server as [`ADMIN`].
     pub(crate) fn api(&self) -> &Api {
         &self.api
+    }
+
+    /// Requests to the API server as another user.
+    pub(crate) fn api_as(&self, user: &str) -> Api {
+        self.site.api_as(user)
     }
 
     /// Where the API server listens.
@@ -152,9 +195,28 @@ impl ControlPlane {
         self.path("certs/apiserver.crt")
     }
 
-    /// What the API server has written down about requests, one JSON object a line.
-    pub(crate) fn audit_log(&self) -> PathBuf {
-        self.path("audit.jsonl")
+    /// The requests about a namespace that have been answered before now. The namespace is one that
+    /// this process made: what was asked before it began is left out.
+    pub(crate) fn requests(&self, namespace: &str) -> Vec<Request> {
+        self.settle_audit_log();
+        self.audit_log.requests_about(namespace)
+    }
+
+    /// The requests of a user that have been answered before now and since this process began.
+    pub(crate) fn requests_of(&self, user: &str) -> Vec<Request> {
+        self.settle_audit_log();
+        self.audit_log.requests_of(user)
+    }
+
+    /// All requests that have ever been answered.
+    pub(crate) fn all_requests(&self) -> Vec<Request> {
+        self.settle_audit_log();
+        self.audit_log.all_requests()
+    }
+
+    /// The judge of what happened in a namespace before now.
+    pub(crate) fn judge(&self, namespace: &str) -> Judge {
+        Judge::of(self.requests(namespace))
     }
 
     /// The configuration with which a user reaches the API server.
@@ -170,14 +232,13 @@ impl ControlPlane {
         path
     }
 
-    /// A new namespace whose name begins like this.
+    /// A new namespace whose name begins like this. The API server chooses the rest, so that no two
+    /// tests have the same, in whatever processes they are.
     pub(crate) fn namespace(&self, name: &str) -> String {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let name = format!("{name}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let namespace =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-        self.api.post("/api/v1/namespaces", &namespace).expect(201);
-        name
+        let metadata = json!({ "generateName": format!("{name}-") });
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        let made = self.api.post("/api/v1/namespaces", &namespace).expect(201);
+        made["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
     /// Runs `kubectl` as [`ADMIN`].
@@ -213,14 +274,15 @@ impl ControlPlane {
     ///
     /// The API server writes a line when it has sent its answer, so a client may be faster: a last
     /// request is made and its line waited for.
-    pub(crate) fn settle_audit_log(&self) {
+    fn settle_audit_log(&self) {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let marker = format!("/api/v1/namespaces/kron-test-marker-{}-{number}", std::process::id());
+        // Another process may have had this number before; its line lies before this place.
+        let before = self.audit_log.len();
         self.api.get(&marker).expect(404);
-        let log = self.audit_log();
         wait_until("the audit log has the last request", PATIENCE, || {
-            crate::process::read(&log).contains(&marker).then_some(())
+            self.audit_log.text_from(before).contains(&marker).then_some(())
         });
     }
 
@@ -249,7 +311,8 @@ impl ControlPlane {
         self.start_apiserver();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// A file of it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.site.root.join(name)
     }
 }

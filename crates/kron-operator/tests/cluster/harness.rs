@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use nix::unistd::gettid;
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::control_plane::{ADMIN, Api, ControlPlane, NOBODY, OPERATOR, Settings};
-use crate::judge::{JobKey, Judge};
-use crate::operator::{Operator, install_crd};
-use crate::process::{Process, now, read, remove_at_exit, wait_until};
+use crate::judge::JobKey;
+use crate::operator::Operator;
+use crate::process::{Process, read, remove_at_exit, state, wait_until};
 use crate::proxy::{Fault, Matching, Often, Proxy};
+use crate::scene::wall;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A Job that belongs to a KronJob, as far as labels tell.
 fn job(name: &str, pod: &Value) -> Value {
@@ -72,7 +74,7 @@ fn jobs_succeed_fail_or_run_for_ever_as_their_pods_say() {
         ("good", json!({})),
         ("bad", json!({ "labels": { "kron.test/fail": "" } })),
         ("endless", json!({ "labels": { "kron.test/forever": "" } })),
-        ("slow", json!({ "annotations": { "kron.test/runs-for": "8s" } })),
+        ("slow", json!({ "annotations": { "kron.test/runs-for": "5s" } })),
     ] {
         plane.api().post(&jobs(&namespace), &job(name, &pod)).expect(201);
     }
@@ -84,9 +86,10 @@ fn jobs_succeed_fail_or_run_for_ever_as_their_pods_say() {
     becomes("good", [0, 1, 0]);
     becomes("bad", [0, 0, 1]);
     becomes("slow", [0, 1, 0]);
-    // In whole seconds, so that 8 s may be 7; a busy machine may make more of 100 ms.
-    assert!(ran_for_s(plane, &namespace, "slow") >= 7);
-    assert!(ran_for_s(plane, &namespace, "good") <= 4);
+    // In whole seconds, so that 5 s may be 4. A busy machine makes more of the 100 ms of the other,
+    // and as much more of these.
+    let [slow, good] = ["slow", "good"].map(|name| ran_for_s(plane, &namespace, name));
+    assert!(slow >= 4 && good < slow, "{slow} s and {good} s");
     assert_eq!(counts(plane, &namespace, "endless"), [1, 0, 0]);
 
     // A Job's pods go with it.
@@ -103,9 +106,8 @@ fn the_audit_log_shows_who_created_what() {
     let namespace = plane.namespace("audit");
     plane.api().post(&jobs(&namespace), &job("a", &json!({}))).expect(201);
     plane.api().post(&jobs(&namespace), &job("a", &json!({}))).expect(409);
-    plane.settle_audit_log();
 
-    let judge = Judge::read(&plane.audit_log(), &namespace);
+    let judge = plane.judge(&namespace);
     let key = JobKey {
         namespace: namespace.clone(),
         kronjob: "plain".to_owned(),
@@ -120,11 +122,8 @@ fn the_audit_log_shows_who_created_what() {
         (plane.api().get(&format!("{}/a", jobs(&namespace))).status == 404).then_some(())
     });
     plane.api().post(&jobs(&namespace), &job("a", &json!({}))).expect(201);
-    plane.settle_audit_log();
-    let requests = audit::requests(&plane.audit_log());
-    assert_eq!(Judge::read(&plane.audit_log(), &namespace).doubled().len(), 1);
-    let here: Vec<_> = requests.into_iter().filter(|r| r.namespace == namespace).collect();
-    assert_eq!(audit::calls(&here, ADMIN)["create jobs"], 3);
+    assert_eq!(plane.judge(&namespace).doubled().len(), 1);
+    assert_eq!(audit::calls(&plane.requests(&namespace), ADMIN)["create jobs"], 3);
 }
 
 #[test]
@@ -240,25 +239,40 @@ fn a_proxy_swallows_the_answer_to_what_was_done() {
 
 #[test]
 fn a_proxy_delays() {
-    const DELAY: Duration = Duration::from_secs(4);
-    let (proxy, api, namespace) = through_a_proxy("delay");
+    const DELAY: Duration = Duration::from_secs(1);
     let plane = ControlPlane::shared();
-    for (name, fault, is_there) in
-        [("early", Fault::DelayAnswer(DELAY), 200), ("late", Fault::DelayRequest(DELAY), 404)]
-    {
-        proxy.heal();
+    let namespace = plane.namespace("delay");
+    // When a creation was sent, when the API server received it, and when its answer came.
+    let creation = |name: &str, fault: Fault| {
+        let proxy = Proxy::start(plane);
         proxy.inject(Matching::JOB_CREATION, fault, Often::Next(1));
-        let begun = now();
-        std::thread::scope(|scope| {
-            let created = scope.spawn(|| api.post(&jobs(&namespace), &job(name, &json!({}))));
-            // In the middle of the delay the Job is there, or it is not.
-            std::thread::sleep(DELAY / 2);
-            let found = plane.api().get(&format!("{}/{name}", jobs(&namespace))).status;
-            assert_eq!(found, is_there, "{fault:?}");
-            created.join().unwrap().expect(201);
-        });
-        assert!(begun.elapsed() >= DELAY, "{fault:?}");
-    }
+        let sent = wall();
+        proxy.api(ADMIN).post(&jobs(&namespace), &job(name, &json!({}))).expect(201);
+        let answered = wall();
+        let requests = plane.requests(&namespace);
+        let named = |request: &&audit::Request| request.given["metadata"]["name"] == name;
+        let received = requests.iter().find(named).unwrap().received;
+        [sent, received, answered].map(|moment| moment.duration_since(sent))
+    };
+    // Only how late something is at least is looked at, whatever a busy machine adds to it.
+    let [_, received, answered] = creation("early", Fault::DelayAnswer(DELAY));
+    assert!(answered - received >= SignedDuration::try_from(DELAY).unwrap(), "{received}");
+    let [_, received, _] = creation("late", Fault::DelayRequest(DELAY));
+    assert!(received >= SignedDuration::try_from(DELAY).unwrap(), "{received}");
+}
+
+#[test]
+fn a_proxy_holds_requests_until_it_is_told_otherwise() {
+    let (proxy, api, namespace) = through_a_proxy("hold");
+    proxy.inject(Matching::JOB_CREATION, Fault::HoldRequest, Often::Next(1));
+    std::thread::scope(|scope| {
+        let created = scope.spawn(|| api.post(&jobs(&namespace), &job("a", &json!({}))));
+        wait_until("it is held", PATIENCE, || (proxy.struck() == 1).then_some(()));
+        // The same name, past the request that is held.
+        ControlPlane::shared().api().post(&jobs(&namespace), &job("a", &json!({}))).expect(201);
+        proxy.release_requests();
+        created.join().unwrap().expect(409);
+    });
 }
 
 #[test]
@@ -272,10 +286,9 @@ fn a_proxy_cuts_watches() {
         wait_until("the watch is open", PATIENCE, || (proxy.open_watches() == 1).then_some(()));
         // An event goes through before the end.
         api.post(&jobs(&namespace), &job("a", &json!({}))).expect(201);
-        let begun = now();
         proxy.cut_watches();
-        watched.join().unwrap().expect_err("the watch ended in the middle");
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        let cut = watched.join().unwrap().expect_err("the watch ended in the middle");
+        assert!(!matches!(cut, ureq::Error::Timeout(_)), "the client gave up itself");
     });
     wait_until("the watch is gone", PATIENCE, || (proxy.open_watches() == 0).then_some(()));
     // A new watch is a new connection, and not cut.
@@ -303,8 +316,7 @@ fn a_private_api_server_comes_back_as_it_was() {
     wait_until("a Job succeeds after all that", Duration::from_secs(180), || {
         (counts(&plane, &namespace, "b") == [0, 1, 0]).then_some(())
     });
-    plane.settle_audit_log();
-    let judge = Judge::read(&plane.audit_log(), &namespace);
+    let judge = plane.judge(&namespace);
     let created: usize = judge.created().values().map(Vec::len).sum();
     assert_eq!(created, 2, "the audit log goes on in the same file");
 }
@@ -312,7 +324,6 @@ fn a_private_api_server_comes_back_as_it_was() {
 #[test]
 fn an_operator_is_found_stopped_resumed_and_ended() {
     let plane = ControlPlane::shared();
-    install_crd(plane);
     let namespace = plane.namespace("operator");
     let proxy = Proxy::start(plane);
     let args =
@@ -334,13 +345,6 @@ fn an_operator_is_found_stopped_resumed_and_ended() {
     operator.kill();
     assert_eq!(operator.wait(PATIENCE).signal(), Some(Signal::SIGKILL as i32));
     assert_eq!(operator.events("stopped").len(), 0);
-}
-
-/// The one letter of a process's state; nothing when there is no such process.
-fn state(id: u32) -> String {
-    let stat = read(Path::new(&format!("/proc/{id}/stat")));
-    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    after_name.chars().take(1).collect()
 }
 
 #[test]

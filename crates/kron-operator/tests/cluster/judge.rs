@@ -9,13 +9,12 @@
 //! it down; [`Judge::also_exists`] adds what is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::audit::{Request, requests, requests_in};
+use crate::audit::{Request, requests_in};
 
 const KRONJOB_LABEL: &str = "kron.dev/kronjob";
 const PERIOD_LABEL: &str = "kron.dev/period";
@@ -106,17 +105,13 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Reads an audit log, of one namespace only.
-    pub(crate) fn read(audit_log: &Path, namespace: &str) -> Judge {
-        Judge::of(requests(audit_log).into_iter().filter(|request| request.namespace == namespace))
-    }
-
     /// Reads the text of an audit log.
     pub(crate) fn read_text(audit_log: &str) -> Judge {
         Judge::of(requests_in(audit_log))
     }
 
-    fn of(requests: impl IntoIterator<Item = Request>) -> Judge {
+    /// Looks at these requests.
+    pub(crate) fn of(requests: impl IntoIterator<Item = Request>) -> Judge {
         let mut judge = Judge::default();
         for request in requests {
             judge.see(&request);

@@ -5,20 +5,23 @@
 //! | [`control_plane`] | etcd, kube-apiserver, kube-controller-manager and kwok |
 //! | [`operator`] | the operator's binary, its log and its signals |
 //! | [`proxy`] | faults between the two |
+//! | [`pulse`] | how slow the machine is meanwhile |
 //! | [`audit`], [`judge`] | what happened, from the API server's audit log alone |
 //! | [`judging`] | the judge notices what is wrong |
 //! | [`harness`] | all of the above do what they say |
 //! | [`scene`] | what the scenarios share |
+//! | [`service`] | control planes for the tests of several processes |
 //! | [`outcomes`], [`edits`], [`upkeep`], [`refusals`] | what becomes of periods, definitions and Jobs |
 //! | [`specs`] | bad specs, and how `kubectl` sees good ones |
 //! | [`calls`] | how many requests a run takes, and in which order |
 //! | [`access`], [`pages`] | rights, namespaces, health and metrics |
 //! | [`failover`] | leaders that die, and servers that fail |
 //!
-//! `cargo test -p kron-operator --test cluster -- --test-threads=16` runs these; nothing else does,
-//! because they need Go to build a control plane with. Most of them wait most of the time, hence
-//! the threads; with `--ignored upkeep` those run that take minutes. `KRON_KEEP_CONTROL_PLANE=1`
-//! keeps the control plane's logs and says where.
+//! `cargo test -p kron-operator --test cluster -- --test-threads=16` runs these; `cargo test` for
+//! the whole workspace does not, because they need Go to build a control plane with. Most of them
+//! wait most of the time, hence the threads. `cargo nextest run --test '*'` gives each a process of
+//! its own; see [`service`] for how these share control planes. The ignored test of [`upkeep`]
+//! takes minutes. `KRON_KEEP_CONTROL_PLANE=1` keeps the control plane's logs and says where.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -36,7 +39,9 @@ mod outcomes;
 mod pages;
 mod process;
 mod proxy;
+mod pulse;
 mod refusals;
 mod scene;
+mod service;
 mod specs;
 mod upkeep;

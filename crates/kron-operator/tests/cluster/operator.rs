@@ -7,21 +7,22 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::control_plane::ControlPlane;
 use crate::process::{Process, read, wait_until};
 
-/// How long the operator may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the operator may take to begin or to end on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running operator. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Operator {
     process: Process,
     log: PathBuf,
-    _directory: TempDir,
+    /// Where the log is, unless another owns that place; removed with the operator.
+    directory: Option<TempDir>,
 }
 
 impl Drop for Operator {
@@ -40,13 +41,25 @@ impl Operator {
     pub(crate) fn start(kubeconfig: &Path, args: &[&str]) -> Operator {
         let directory = TempDir::with_prefix("kron-operator-").unwrap();
         let log = directory.path().join("log");
+        let mut operator = Operator::start_with_log(kubeconfig, args, log);
+        operator.directory = Some(directory);
+        operator
+    }
+
+    /// The same with a log in a directory that another owns.
+    pub(crate) fn start_with_log(kubeconfig: &Path, args: &[&str], log: PathBuf) -> Operator {
         let mut all: Vec<String> =
             ["run", "--log-format", "json", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
         all.push("--kubeconfig".to_owned());
         all.push(kubeconfig.display().to_string());
         all.extend(args.iter().map(|&arg| arg.to_owned()));
         let process = Process::start("kron-operator", Path::new(BINARY), &all, &log);
-        Operator { process, log, _directory: directory }
+        Operator { process, log, directory: None }
+    }
+
+    /// The file that it logs to.
+    pub(crate) fn log_file(&self) -> &Path {
+        &self.log
     }
 
     /// The process id.
@@ -145,6 +158,30 @@ impl Operator {
 }
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kron-operator");
+
+/// What the operator may do, as users install it.
+const RBAC: &str = include_str!("../../../../deploy/manifests/rbac.yaml");
+/// The service account that the manifests give it to.
+const SUBJECT: &str =
+    "  - kind: ServiceAccount\n    name: kron-operator\n    namespace: kron-system\n";
+/// The namespace of the operator in the manifests.
+pub(crate) const HOME: &str = "kron-system";
+
+/// Installs the resource, and the rights of the manifests for the users in `kron:operators`.
+pub(crate) fn install(plane: &ControlPlane) {
+    install_crd(plane);
+    let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HOME } });
+    plane.api().post("/api/v1/namespaces", &home).expect(201);
+    plane.apply(&rbac_for("kron:operators"));
+}
+
+/// The manifests' rights, given to a group instead of the service account.
+pub(crate) fn rbac_for(group: &str) -> String {
+    assert_eq!(RBAC.matches(SUBJECT).count(), 2, "the manifests name the service account twice");
+    let subject =
+        format!("  - kind: Group\n    apiGroup: rbac.authorization.k8s.io\n    name: {group}\n");
+    RBAC.replace(SUBJECT, &subject)
+}
 
 /// Installs the resource as `kron-operator crd` prints it, and waits until it is served.
 pub(crate) fn install_crd(plane: &ControlPlane) {

@@ -10,9 +10,10 @@ use crate::control_plane::OPERATOR;
 use crate::judge::period_label;
 use crate::operator::Operator;
 use crate::proxy::{Fault, Matching, Often, Proxy};
+use crate::pulse::Pulse;
 use crate::scene::{
-    Scene, condition, endless_spec, in_seconds, job_name, once_at, records, spec, spec_with, text,
-    time, wait_for_clock,
+    PATIENCE, Scene, condition, endless_spec, in_seconds, job_name, once_at, records, spec,
+    spec_with, text, time, wait_for_clock,
 };
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -30,13 +31,17 @@ fn a_period_becomes_one_job_that_tells_all_about_itself() {
             "annotations": { "note": "kept", "argocd.argoproj.io/tracking-id": "left out" },
         } },
     });
-    let created = scene.create("report", &spec_with("*/3 * * * * *", &patch));
+    let pulse = Pulse::start(scene.plane, &scene.namespace);
+    // The chosen seconds of two periods are four seconds apart at least: who is not that late
+    // misses none.
+    let created = scene.create("report", &spec_with("*/6 * * * * *", &patch));
     let created_at = time(&created["metadata"]["creationTimestamp"]);
     scene.await_outcomes("report", "executed", 3);
     let jobs = scene.jobs("report");
     let made = scene.created_once("report");
 
-    let mut in_time = 0;
+    // A Job is asked for within its second, which takes a timer and the way to the API server.
+    let late_max = SECOND + SignedDuration::try_from(pulse.longest_beat() * 2).unwrap();
     for job in &jobs[..3] {
         let metadata = &job["metadata"];
         let period = text(&metadata["labels"]["kron.dev/period"]);
@@ -51,7 +56,7 @@ fn a_period_becomes_one_job_that_tells_all_about_itself() {
         let nominal = time(field("nominal_time"));
         let chosen = time(field("chosen_time"));
         assert_eq!(period, period_label(nominal));
-        assert_eq!(nominal.as_second() % 3, 0);
+        assert_eq!(nominal.as_second() % 6, 0);
         assert!(nominal <= chosen && chosen <= nominal + SECOND * 2, "{nominal} {chosen}");
         assert!(chosen > created_at, "nothing before it was created: {chosen} {created_at}");
         assert_eq!(time(&metadata["annotations"]["kron.dev/chosen-time"]), chosen);
@@ -75,14 +80,12 @@ fn a_period_becomes_one_job_that_tells_all_about_itself() {
 
         let asked = made[period];
         assert!(asked >= chosen, "not before its time: {asked} {chosen}");
-        in_time += usize::from(asked < chosen + SECOND);
+        assert!(asked < chosen + late_max, "not after its second: {asked} {chosen} {late_max}");
     }
-    // A busy machine may be late once.
-    assert!(in_time >= 2, "Jobs are made within the chosen second: {made:?}");
 
     // The first period after the creation was not left out, and nothing before it was told of.
     let first = time(&jobs[0]["metadata"]["annotations"]["kron.dev/chosen-time"]);
-    assert!(first <= created_at + SECOND * 6, "{first} {created_at}");
+    assert!(first <= created_at + SECOND * 9, "{first} {created_at}");
     let status = scene.await_status("report", "a Job succeeded", |status| {
         let done = records(status, "executed").iter().any(|record| record["result"] == "succeeded");
         done.then(|| status.clone())
@@ -189,19 +192,25 @@ fn constraints_that_leave_no_second_make_a_period_unschedulable() {
 #[test]
 fn deadlines_are_judged_when_an_operator_comes_late() {
     let scene = Scene::quiet("missed");
-    let due = in_seconds(5);
-    let with_deadline =
-        |deadline: &str| spec_with(&once_at(due), &json!({ "policy": { "deadline": deadline } }));
-    scene.create("none", &with_deadline("0s"));
-    scene.create("short", &with_deadline("1s"));
-    scene.create("long", &with_deadline("1h"));
+    let due = scene.create_before(5, |due| {
+        let with_deadline = |deadline: &str| {
+            spec_with(&once_at(due), &json!({ "policy": { "deadline": deadline } }))
+        };
+        vec![
+            ("none", with_deadline("0s")),
+            ("short", with_deadline("1s")),
+            ("long", with_deadline("1h")),
+        ]
+    });
     let steady = scene.create("steady", &spec("* * * * * *"));
     wait_for_clock(due + SECOND * 3);
     let mut operator = scene.start_operator();
 
     // Of what fell due meanwhile only the latest is run; the others are one record, which others
     // push out of the status soon.
-    let stretch = scene.await_outcome("steady", "missed");
+    let stretch = scene.await_that("a stretch is missed", || {
+        scene.all_records("steady", "missed").into_iter().next()
+    });
     assert_eq!(stretch["reason"], "superseded");
     let (first, last) = (time(&stretch["firstPeriodId"]), time(&stretch["periodId"]));
     assert_eq!(first, time(&steady["metadata"]["creationTimestamp"]) + SECOND);
@@ -234,15 +243,15 @@ fn deadlines_are_judged_when_an_operator_comes_late() {
     scene.await_status("steady", "it goes on", |status| {
         (time(&status["last"]["periodId"]) > handled + SECOND * 4).then_some(())
     });
-    let status = scene.kronjob("steady")["status"].take();
-    let stretch = records(&status, "missed").into_iter().find(|record| {
+    let missed = scene.all_records("steady", "missed");
+    let stretch = missed.iter().find(|record| {
         record["reason"] == "superseded"
             && record["firstPeriodId"].is_string()
             && time(&record["firstPeriodId"]) > handled
     });
     // A Job that was made as the last thing before the end is recorded by the next operator.
-    let first = time(&stretch.unwrap_or_else(|| panic!("{status:#}"))["firstPeriodId"]);
-    assert!(first <= handled + SECOND * 2, "{status:#}");
+    let first = time(&stretch.unwrap_or_else(|| panic!("{missed:#?}"))["firstPeriodId"]);
+    assert!(first <= handled + SECOND * 2, "{missed:#?}");
     scene.created_once("steady");
     assert_eq!(scene.created_once("long").len(), 1);
     assert!(operator.stop().success());
@@ -308,12 +317,14 @@ fn what_falls_due_while_a_status_is_on_its_way_is_not_late() {
         ["--lease-duration", "15s"],
     ];
     let mut operator = Operator::start(&proxy.kubeconfig(OPERATOR), args.as_flattened());
-    let due = in_seconds(10);
+    operator.await_event("leading", PATIENCE);
+    let due = in_seconds(12);
     scene.create("strict", &spec_with(&once_at(due), &json!({ "policy": { "deadline": "0s" } })));
     scene.await_condition("strict", "Ready", "True");
-    // The server answers only when the second is over.
-    proxy.inject(Matching::STATUS, Fault::DelayAnswer(Duration::from_secs(4)), Often::Next(1));
-    wait_for_clock(due - SECOND * 2);
+    // The server answers only when the second is over. The status has four seconds to be sent
+    // before; the operator waits ten for the answer.
+    proxy.inject(Matching::STATUS, Fault::DelayAnswer(Duration::from_secs(6)), Often::Next(1));
+    wait_for_clock(due - SECOND * 4);
     let edit = json!({ "spec": { "failedJobsHistoryLimit": 2 } });
     scene.plane.api().patch(&scene.path("strict"), &edit).expect(200);
     let record = scene.await_status("strict", "there is a record", |status| {

@@ -157,6 +157,13 @@ pub(crate) fn read(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The one letter of a process's state; nothing when there is no such process.
+pub(crate) fn state(id: u32) -> String {
+    let stat = read(Path::new(&format!("/proc/{id}/stat")));
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after_name.chars().take(1).collect()
+}
+
 /// The monotonic clock of the tests.
 pub(crate) fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "tests measure how long others take")]

@@ -48,6 +48,8 @@ pub(crate) enum Fault {
     DelayAnswer(Duration),
     /// The request reaches the API server this much later.
     DelayRequest(Duration),
+    /// The request reaches the API server after [`Proxy::release_requests`].
+    HoldRequest,
 }
 
 /// How many of the requests that match are struck.
@@ -102,6 +104,8 @@ struct Board {
     /// Counts the cuts; every open watch waits for the next.
     cuts: watch::Sender<u64>,
     open_watches: AtomicUsize,
+    /// Whether requests that are held may go on.
+    released: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -145,6 +149,7 @@ impl Proxy<'_> {
             struck: AtomicUsize::new(0),
             cuts: watch::Sender::new(0),
             open_watches: AtomicUsize::new(0),
+            released: watch::Sender::new(false),
         });
         let upstream = relay::Upstream::new(plane.address(), &plane.certificates());
         let (end, ended) = oneshot::channel();
@@ -187,6 +192,11 @@ impl Proxy<'_> {
     /// How many watches are open.
     pub(crate) fn open_watches(&self) -> usize {
         self.board.open_watches.load(Ordering::Relaxed)
+    }
+
+    /// Lets the requests go on that are held, and holds none from now on.
+    pub(crate) fn release_requests(&self) {
+        self.board.released.send_replace(true);
     }
 
     /// Breaks the connections of all watches that are open, in the middle of what they say.

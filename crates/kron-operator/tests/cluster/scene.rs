@@ -9,32 +9,27 @@
 //! for the clock, and until something that comes later has happened.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::audit::{self, Request};
+use crate::audit::Request;
 use crate::control_plane::{ControlPlane, OPERATOR};
-use crate::judge::{Judge, period_label};
-use crate::operator::{Operator, install_crd};
-use crate::process::now;
+use crate::judge::period_label;
+use crate::operator::{HOME, Operator};
+use crate::process::{now, read, state};
+use crate::service::served;
 
 /// How long anything may take on a machine that is busy. The cluster's garbage collector looks every
 /// thirty seconds which kinds there are, and backs off from owners of a kind that it does not know.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a scene looks again. The API server has other things to do.
 const LOOK: Duration = Duration::from_millis(100);
-/// What the operator may do, as users install it.
-pub(crate) const RBAC: &str = include_str!("../../../../deploy/manifests/rbac.yaml");
-/// Whom the manifests give it to.
-const SUBJECT: &str =
-    "  - kind: ServiceAccount\n    name: kron-operator\n    namespace: kron-system\n";
-/// The namespace of the operator in the manifests.
-pub(crate) const HOME: &str = "kron-system";
-
 /// A namespace, and where it is.
 #[derive(Debug)]
 pub(crate) struct Scene {
@@ -43,49 +38,63 @@ pub(crate) struct Scene {
 }
 
 /// The operator that looks at all namespaces of the shared control plane.
-pub(crate) fn shared_operator() -> MutexGuard<'static, Operator> {
-    static SHARED: OnceLock<Mutex<Operator>> = OnceLock::new();
-    let operator = SHARED.get_or_init(|| {
-        let plane = ControlPlane::shared();
-        prepare(plane);
-        let kubeconfig = plane.kubeconfig(OPERATOR);
-        let args = ["--lease-namespace", HOME, "--lease-duration", "15s"];
-        let mut operator = Operator::start(&kubeconfig, &args);
-        operator.await_event("planned", PATIENCE);
-        Mutex::new(operator)
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SharedOperator {
+    id: u32,
+    log: PathBuf,
+}
+
+impl SharedOperator {
+    pub(crate) fn of(operator: &Operator) -> SharedOperator {
+        SharedOperator { id: operator.id(), log: operator.log_file().to_owned() }
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        !matches!(state(self.id).as_str(), "" | "Z")
+    }
+
+    /// Everything that it has logged so far.
+    pub(crate) fn log_text(&self) -> String {
+        read(&self.log)
+    }
+}
+
+/// The operator that looks at all namespaces of the shared control plane. It is started unless it
+/// runs already, in this process or in that of the service.
+pub(crate) fn shared_operator() -> &'static SharedOperator {
+    static SHARED: OnceLock<(SharedOperator, Operator)> = OnceLock::new();
+    if let Some(served) = served() {
+        return &served.operator;
+    }
+    let (operator, _) = SHARED.get_or_init(|| {
+        let operator = start_shared_operator(ControlPlane::shared());
+        (SharedOperator::of(&operator), operator)
     });
-    operator.lock().unwrap_or_else(PoisonError::into_inner)
+    operator
 }
 
-/// Installs the resource, and the rights of the manifests for the users in `kron:operators`.
-fn prepare(plane: &ControlPlane) {
-    install_crd(plane);
-    let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HOME } });
-    plane.api().post("/api/v1/namespaces", &home).expect(201);
-    plane.apply(&rbac_for("kron:operators"));
-}
-
-/// The manifests' rights, given to a group instead of the service account.
-pub(crate) fn rbac_for(group: &str) -> String {
-    assert_eq!(RBAC.matches(SUBJECT).count(), 2, "the manifests name the service account twice");
-    let subject =
-        format!("  - kind: Group\n    apiGroup: rbac.authorization.k8s.io\n    name: {group}\n");
-    RBAC.replace(SUBJECT, &subject)
+/// Starts the operator that looks at all namespaces, and waits until it leads. It has the options of
+/// the manifests, and the age of everyday from which it removes Jobs.
+pub(crate) fn start_shared_operator(plane: &ControlPlane) -> Operator {
+    let args = ["--lease-namespace", HOME, "--lease-duration", "15s"];
+    let log = plane.path("shared-operator.log");
+    let mut operator = Operator::start_with_log(&plane.kubeconfig(OPERATOR), &args, log);
+    operator.await_event("planned", PATIENCE);
+    operator
 }
 
 impl Scene {
     /// A namespace that the shared operator looks at.
     pub(crate) fn shared(name: &str) -> Scene {
-        drop(shared_operator());
+        shared_operator();
         let plane = ControlPlane::shared();
         Scene { plane, namespace: plane.namespace(name) }
     }
 
     /// A namespace that nobody looks at yet.
     pub(crate) fn quiet(name: &str) -> Scene {
-        static PREPARED: OnceLock<()> = OnceLock::new();
         let plane = ControlPlane::quiet();
-        PREPARED.get_or_init(|| prepare(plane));
         let namespace = plane.namespace(name);
         // The lease of this scene's operators is in its own namespace.
         let role = json!({
@@ -99,12 +108,13 @@ impl Scene {
             }],
         });
         let subject = |group: &str| json!({ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group });
+        let subjects = ["kron:operators", "kron:nobodies", "kron:lodgers"].map(subject);
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
             "metadata": { "name": "lease", "namespace": namespace },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lease" },
-            "subjects": [subject("kron:operators"), subject("kron:nobodies")],
+            "subjects": subjects,
         });
         let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
         plane.api().post(&format!("{path}/roles"), &role).expect(201);
@@ -119,18 +129,30 @@ impl Scene {
 
     /// The same as another user.
     pub(crate) fn start_operator_as(&self, user: &str) -> Operator {
-        self.start(user, "3s")
+        self.start(user, "3s", &[])
     }
 
     /// The same with the lease of everyday, for a burst that keeps the machine busy.
     pub(crate) fn start_patient_operator(&self) -> Operator {
-        self.start(OPERATOR, "15s")
+        self.start(OPERATOR, "15s", &[])
     }
 
-    fn start(&self, user: &str, lease: &str) -> Operator {
+    /// The same with more arguments.
+    pub(crate) fn start_operator_with(&self, more: &[&str]) -> Operator {
+        self.start(OPERATOR, "15s", more)
+    }
+
+    fn start(&self, user: &str, lease: &str, more: &[&str]) -> Operator {
         let namespace = self.namespace.as_str();
-        let args =
-            ["--namespace", namespace, "--lease-namespace", namespace, "--lease-duration", lease];
+        let mut args = vec![
+            "--namespace",
+            namespace,
+            "--lease-namespace",
+            namespace,
+            "--lease-duration",
+            lease,
+        ];
+        args.extend_from_slice(more);
         Operator::start(&self.plane.kubeconfig(user), &args)
     }
 
@@ -162,6 +184,41 @@ impl Scene {
         let generation = edited["metadata"]["generation"].clone();
         self.await_status(name, "the edit is observed", |status| {
             (status["observedGeneration"] == generation).then_some(())
+        });
+    }
+
+    /// Makes KronJobs that are due once, in some seconds. All of them exist before that second: on
+    /// a machine that is too slow for it they are removed and made again for a later one.
+    #[track_caller]
+    pub(crate) fn create_before<'a>(
+        &self,
+        lead_s: i64,
+        specs: impl Fn(Timestamp) -> Vec<(&'a str, Value)>,
+    ) -> Timestamp {
+        let mut lead_s = lead_s;
+        loop {
+            let due = in_seconds(lead_s);
+            let made: Vec<Value> =
+                specs(due).iter().map(|(name, spec)| self.create(name, spec)).collect();
+            let is_early = |made: &Value| time(&made["metadata"]["creationTimestamp"]) < due;
+            if made.iter().all(is_early) {
+                return due;
+            }
+            self.remove_all();
+            lead_s *= 2;
+        }
+    }
+
+    /// Removes all KronJobs, and waits until they are gone with their Jobs.
+    #[track_caller]
+    pub(crate) fn remove_all(&self) {
+        self.plane.api().delete(&self.kronjobs()).expect(200);
+        self.await_that("all KronJobs and Jobs are gone", || {
+            let gone = |path: &str| {
+                let list = self.plane.api().get(path).expect(200);
+                list["items"].as_array().is_some_and(Vec::is_empty)
+            };
+            (gone(&self.kronjobs()) && gone(&self.jobs_path())).then_some(())
         });
     }
 
@@ -247,6 +304,18 @@ impl Scene {
         }
     }
 
+    /// Lets the pod of a Job end that would run for ever.
+    pub(crate) fn end_endless(&self, job: &str) {
+        let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        let of_job = format!("{pods}?labelSelector=batch.kubernetes.io/job-name%3D{job}");
+        let pod = self.await_that("the Job has a pod", || {
+            let list = self.plane.api().get(&of_job).expect(200);
+            list["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
+        });
+        let free = json!({ "metadata": { "labels": { "kron.test/forever": null } } });
+        self.plane.api().patch(&format!("{pods}/{pod}"), &free).expect(200);
+    }
+
     /// The Jobs of a KronJob that exist, by their periods.
     pub(crate) fn jobs(&self, name: &str) -> Vec<Value> {
         let path = format!("{}?labelSelector=kron.dev/kronjob%3D{name}", self.jobs_path());
@@ -258,10 +327,7 @@ impl Scene {
 
     /// Everything that was asked about this namespace so far, by the audit log.
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.plane.settle_audit_log();
-        let mut requests = audit::requests(&self.plane.audit_log());
-        requests.retain(|request| request.namespace == self.namespace);
-        requests
+        self.plane.requests(&self.namespace)
     }
 
     /// Everything that the operator asked about this namespace so far.
@@ -271,11 +337,26 @@ impl Scene {
         requests
     }
 
+    /// Every record of a KronJob with this outcome that was ever stored, oldest first. A status has
+    /// only the latest ten.
+    pub(crate) fn all_records(&self, name: &str, outcome: &str) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        for request in self.requests().iter().filter(|request| request.succeeded()) {
+            if request.resource == "kronjobs/status" && request.given["metadata"]["name"] == name {
+                for record in records(&request.given["status"], outcome).into_iter().rev() {
+                    if !all.iter().any(|known| known["periodId"] == record["periodId"]) {
+                        all.push(record);
+                    }
+                }
+            }
+        }
+        all
+    }
+
     /// How many Jobs of each period of a KronJob were ever created. It asserts that it is one.
     #[track_caller]
     pub(crate) fn created_once(&self, name: &str) -> BTreeMap<String, Timestamp> {
-        self.plane.settle_audit_log();
-        let judge = Judge::read(&self.plane.audit_log(), &self.namespace);
+        let judge = self.plane.judge(&self.namespace);
         assert_eq!(judge.doubled(), [], "a period has at most one Job");
         let ours = judge.created().iter().filter(|(key, _)| key.kronjob == name);
         ours.map(|(key, creations)| (key.period.clone(), creations[0].received)).collect()

@@ -1,18 +1,16 @@
 //! Old Jobs: which are kept, which are removed, and that it is the operator who does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::audit::Request;
+use crate::control_plane::OPERATOR;
 use crate::process::now;
-use crate::scene::{Scene, endless_spec, merge, spec, text, time, wall};
-
-/// How old a Job must be before it is removed, as `kubectl explain kronjob.spec` says.
-const YOUNG: SignedDuration = SignedDuration::from_secs(180);
-/// How much later it is gone for certain.
-const SLACK: SignedDuration = SignedDuration::from_secs(60);
+use crate::scene::{PATIENCE, Scene, endless_spec, merge, spec, text, time, wall};
 
 fn keeping_nothing(schedule: &str) -> Value {
     let mut spec = spec(schedule);
@@ -25,6 +23,7 @@ fn keeping_nothing(schedule: &str) -> Value {
     spec
 }
 
+/// The shared operator has the age of everyday, which is three minutes.
 #[test]
 fn a_young_job_is_kept_whatever_the_limits_say() {
     let scene = Scene::shared("young");
@@ -67,71 +66,136 @@ fn a_job_that_is_taken_from_its_kronjob_is_let_go() {
     scene.plane.api().get(&path).expect(200);
 }
 
-#[test]
-#[ignore = "waits five minutes until Jobs are old enough"]
-fn old_jobs_go_by_number_and_by_time() {
-    let scene = Scene::shared("old");
-    scene.create("none", &keeping_nothing("*/10 * * * * *"));
-    let mut two = spec("*/10 * * * * *");
-    merge(&mut two, &json!({ "successfulJobsHistoryLimit": 2 }));
-    scene.create("two", &two);
-    let mut failing = spec("*/10 * * * * *");
-    merge(
-        &mut failing,
-        &json!({ "failedJobsHistoryLimit": 1, "jobTemplate": { "spec": {
-        "template": { "metadata": { "labels": { "kron.test/fail": "" } } },
-    } } }),
-    );
-    scene.create("failing", &failing);
-    let mut timed = spec("*/10 * * * * *");
-    merge(
-        &mut timed,
-        &json!({
-            "successfulJobsHistoryLimit": 100,
-            "jobTemplate": { "spec": { "ttlSecondsAfterFinished": 70 } },
-        }),
-    );
-    scene.create("timed", &timed);
+/// What differs between the test of every day and the one in real time.
+struct Pace {
+    /// How old a Job must be before it is removed.
+    young: SignedDuration,
+    /// How often Jobs are made.
+    schedule: &'static str,
+    /// For how long a Job is kept after its end where there is no other limit.
+    ttl_s: i64,
+    /// For how long Jobs are watched at least.
+    watched: Duration,
+}
 
-    let end = now() + Duration::from_secs(300);
-    let mut shrunk = [false; 4];
-    let names = ["none", "two", "failing", "timed"];
-    while now() < end {
-        for (name, shrunk) in names.iter().zip(&mut shrunk) {
-            let jobs = scene.jobs(name);
-            let made = scene.created_once(name).len();
-            *shrunk |= jobs.len() < made;
-            let kept = jobs.iter().map(|job| text(&job["metadata"]["name"])).collect::<Vec<_>>();
-            assert!(made < 3 || kept.len() >= 3, "all within three minutes stay: {kept:?}");
-        }
-        std::thread::sleep(Duration::from_secs(2));
-    }
-    assert_eq!(shrunk, [true; 4], "old Jobs of {names:?} are removed");
-    let mut created = BTreeMap::new();
-    let mut removed = 0;
-    for request in scene.requests() {
-        if request.resource != "jobs" || !request.succeeded() {
-            continue;
-        }
-        let metadata = &request.given["metadata"];
-        if request.verb == "create" {
-            created
-                .insert(text(&metadata["name"]).to_owned(), time(&metadata["creationTimestamp"]));
-        } else if request.verb == "delete" {
-            assert_eq!(request.user, crate::control_plane::OPERATOR);
-            let name = request.uri.split('?').next().and_then(|path| path.rsplit('/').next());
-            assert!(request.received >= created[name.unwrap()] + YOUNG, "{request:?}");
-            removed += 1;
-        }
-    }
-    assert!(removed >= names.len(), "{removed} removed");
-    for name in names {
+#[test]
+fn old_jobs_go_by_number_and_by_time() {
+    let scene = Scene::quiet("old");
+    let mut operator = scene.start_operator_with(&["--minimum-job-age", "5s"]);
+    let warning = operator.await_event("removed_jobs_may_run_again", PATIENCE);
+    assert_eq!(warning["minimum_job_age_s"], 5);
+    let pace = Pace {
+        young: SignedDuration::from_secs(5),
+        schedule: "*/2 * * * * *",
+        ttl_s: 3,
+        watched: Duration::ZERO,
+    };
+    check_that_old_jobs_go(&scene, &pace);
+    assert!(operator.stop().success());
+}
+
+#[test]
+#[ignore = "in real time: waits five minutes until Jobs are old enough"]
+fn old_jobs_go_three_minutes_after_they_were_made() {
+    let scene = Scene::shared("old");
+    let pace = Pace {
+        // As `kubectl explain kronjob.spec` says.
+        young: SignedDuration::from_secs(180),
+        schedule: "*/10 * * * * *",
+        ttl_s: 70,
+        watched: Duration::from_secs(300),
+    };
+    check_that_old_jobs_go(&scene, &pace);
+    // By then every Job is long gone that was to be removed.
+    for name in NAMES {
         let jobs = scene.jobs(name);
-        let old = jobs
-            .iter()
-            .filter(|job| time(&job["metadata"]["creationTimestamp"]) + YOUNG + SLACK < wall());
+        let gone = wall() - (pace.young + SignedDuration::from_secs(60));
+        let old = jobs.iter().filter(|job| time(&job["metadata"]["creationTimestamp"]) < gone);
         let old = old.count();
         assert!(old == 0, "{name} has {old} Jobs that should be gone");
+    }
+}
+
+/// KronJobs that keep Jobs by different limits.
+const NAMES: [&str; 4] = ["none", "two", "failing", "timed"];
+
+fn create_those_with_limits(scene: &Scene, pace: &Pace) {
+    let limited = |patch: Value| {
+        let mut spec = spec(pace.schedule);
+        merge(&mut spec, &patch);
+        spec
+    };
+    scene.create("none", &keeping_nothing(pace.schedule));
+    scene.create("two", &limited(json!({ "successfulJobsHistoryLimit": 2 })));
+    let failing = json!({ "failedJobsHistoryLimit": 1, "jobTemplate": { "spec": {
+        "template": { "metadata": { "labels": { "kron.test/fail": "" } } },
+    } } });
+    scene.create("failing", &limited(failing));
+    let timed = json!({
+        "successfulJobsHistoryLimit": 100,
+        "jobTemplate": { "spec": { "ttlSecondsAfterFinished": pace.ttl_s } },
+    });
+    scene.create("timed", &limited(timed));
+}
+
+/// The operator, and only the operator, removes Jobs of each KronJob, and none before it is old
+/// enough.
+fn check_that_old_jobs_go(scene: &Scene, pace: &Pace) {
+    create_those_with_limits(scene, pace);
+    let begun = now();
+    let deadline = begun + pace.watched + Duration::try_from(pace.young).unwrap() + PATIENCE;
+    loop {
+        let made = creations(&scene.requests());
+        let mut removed = [false; NAMES.len()];
+        for (name, removed) in NAMES.iter().zip(&mut removed) {
+            scene.created_once(name);
+            let jobs = scene.jobs(name);
+            let there: BTreeSet<&str> =
+                jobs.iter().map(|job| text(&job["metadata"]["name"])).collect();
+            // What is young now was young when the list was made.
+            let old = wall() - pace.young;
+            let of_this = made.iter().filter(|(job, _)| job.starts_with(&format!("{name}-")));
+            for (job, created) in of_this {
+                let is_there = there.contains(job.as_str());
+                assert!(is_there || *created <= old, "{job} is young and gone: {there:?}");
+                *removed |= !is_there;
+            }
+        }
+        if removed == [true; NAMES.len()] && begun.elapsed() >= pace.watched {
+            break;
+        }
+        assert!(now() < deadline, "old Jobs of {NAMES:?} are removed: {removed:?}");
+        thread::sleep(LOOK);
+    }
+    let requests = scene.requests();
+    let made = creations(&requests);
+    let mut removed: BTreeSet<&str> = BTreeSet::new();
+    for request in requests.iter().filter(|request| {
+        request.resource == "jobs" && request.verb == "delete" && request.succeeded()
+    }) {
+        assert_eq!(request.user, OPERATOR);
+        let path = request.uri.split('?').next().unwrap();
+        let name = path.rsplit('/').next().unwrap();
+        assert!(request.received >= made[name] + pace.young, "{request:?}");
+        removed.insert(name);
+    }
+    assert!(removed.len() >= NAMES.len(), "{removed:?}");
+    for name in NAMES {
         scene.created_once(name);
     }
+}
+
+/// How often the Jobs are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// When each Job was made, by its name.
+fn creations(requests: &[Request]) -> BTreeMap<String, Timestamp> {
+    let made = requests.iter().filter(|request| {
+        request.resource == "jobs" && request.verb == "create" && request.succeeded()
+    });
+    made.map(|request| {
+        let metadata = &request.given["metadata"];
+        (text(&metadata["name"]).to_owned(), time(&metadata["creationTimestamp"]))
+    })
+    .collect()
 }

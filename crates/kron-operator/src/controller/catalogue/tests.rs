@@ -453,7 +453,8 @@ fn a_mark_that_somebody_moved_back_is_stored_again() {
     assert!(mended(&picture));
     let entry = picture.catalogue.get("here/kj").unwrap();
     assert_eq!(entry.kept.status.last_handled_period, Some(second("2026-03-01T00:10:00Z")));
-    let plan = crate::plan::plan(&entry.subject(&[]), "one/1", second(NOW));
+    let plan =
+        crate::plan::plan(&entry.subject(&[]), "one/1", crate::plan::JOB_AGE_S_MIN, second(NOW));
     assert!(matches!(plan.step, crate::plan::Step::Store { .. }));
     picture.take(kronjob("kj", marked("102", "2026-03-01T00:10:00Z")));
     assert!(!mended(&picture));

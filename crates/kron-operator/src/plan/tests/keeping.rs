@@ -71,6 +71,25 @@ fn nothing_is_removed_that_is_not_recorded_or_young() {
 }
 
 #[test]
+fn the_age_from_which_jobs_are_removed_is_the_one_that_was_given() {
+    let mut scene = scene("...");
+    scene.jobs[0].created_at = at("01:59:56");
+    scene.live("02:00:00");
+    for (job_age_s_min, remove, wake) in [
+        (0, vec![0], "02:10:00"),
+        (4, vec![0], "02:10:00"),
+        (5, vec![], "02:00:01"),
+        // The next period comes first.
+        (3600, vec![], "02:10:00"),
+    ] {
+        scene.job_age_s_min = job_age_s_min;
+        let plan = scene.plan("02:00:00");
+        assert_eq!((plan.remove, plan.wake), (remove, Some(at(wake))), "{job_age_s_min} s");
+    }
+    const { assert!(JOB_AGE_S_MIN > CREATE_UNDER_WAY_S_MAX) }
+}
+
+#[test]
 fn what_has_expired_is_not_kept() {
     let mut scene = scene("..!");
     scene.keep(Keep { succeeded: 5, failed: 5, ttl_s: Some(3_600) });

@@ -8,8 +8,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, http};
 
-/// How long one request may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one request may take on a machine that is busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An API server as one user sees it.
 #[derive(Clone, Debug)]

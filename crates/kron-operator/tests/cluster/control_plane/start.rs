@@ -2,30 +2,38 @@
 
 use std::fs::{create_dir_all, write};
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::{ADMIN, Api, NOBODY, OPERATOR, PATIENCE, Settings, kept};
+use super::{ADMIN, Api, LODGER, NOBODY, OPERATOR, PATIENCE, Settings, kept};
 use crate::process::{Process, read};
+use serde::{Deserialize, Serialize};
 
 const AUDIT_POLICY: &str = include_str!("../audit.yaml");
 const STAGES: &str = include_str!("../stages.yaml");
 
 /// The users and their groups. A user's name is its token, too: it guards nothing.
-const USERS: [(&str, &str); 3] =
-    [(ADMIN, "system:masters"), (OPERATOR, "kron:operators"), (NOBODY, "kron:nobodies")];
+const USERS: [(&str, &str); 4] = [
+    (ADMIN, "system:masters"),
+    (OPERATOR, "kron:operators"),
+    (NOBODY, "kron:nobodies"),
+    (LODGER, "kron:lodgers"),
+];
 
+const AUDIT_LOG: &str = "audit.jsonl";
 /// The name of the one node.
 const NODE: &str = "node";
 
 /// What is decided before anything is started.
-#[derive(Debug)]
-pub(super) struct Site {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Site {
     pub(super) programs: PathBuf,
     /// The second number of the Kubernetes version.
     pub(super) minor: u32,
@@ -34,12 +42,12 @@ pub(super) struct Site {
     settings: Settings,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ports {
     etcd: u16,
     etcd_peers: u16,
     pub(super) apiserver: u16,
-    pub(super) controller_manager: u16,
+    controller_manager: u16,
     kwok: u16,
 }
 
@@ -107,9 +115,19 @@ impl Site {
             let path = self.root.join(format!("{user}.kubeconfig"));
             write_kubeconfig(&path, user, &cluster);
         }
-        let api = Api::new(self.ports.apiserver, &read(&certificates), ADMIN);
+        let api = self.api_as(ADMIN);
         await_apiserver(&mut apiserver, &api);
         (apiserver, api)
+    }
+
+    /// Requests to the API server as a user, once it has its certificates.
+    pub(super) fn api_as(&self, user: &str) -> Api {
+        Api::new(self.ports.apiserver, &read(&self.root.join("certs/apiserver.crt")), user)
+    }
+
+    /// Where the API server writes its audit log, one JSON object a line.
+    pub(super) fn audit_log(&self) -> PathBuf {
+        self.root.join(AUDIT_LOG)
     }
 
     pub(super) fn launch_apiserver(&self) -> Process {
@@ -133,7 +151,7 @@ impl Site {
             // Without it, a server that is told to end waits a minute for its watches.
             "--shutdown-watch-termination-grace-period=1s".to_owned(),
             format!("--audit-policy-file={}", at("audit-policy.yaml")),
-            format!("--audit-log-path={}", at("audit.jsonl")),
+            format!("--audit-log-path={}", at(AUDIT_LOG)),
             // In megabytes: the judge reads one file.
             "--audit-log-maxsize=100000".to_owned(),
         ];
@@ -196,10 +214,12 @@ pub(super) fn await_node(kwok: &mut Process, api: &Api) {
     });
 }
 
-/// Waits until kube-controller-manager serves.
-pub(super) fn await_controller_manager(process: &mut Process, port: u16) {
-    process.wait_until("the controller manager is listening", PATIENCE, || {
-        TcpStream::connect(("127.0.0.1", port)).ok()
+/// Waits until the controllers of kube-controller-manager run: one of them makes the service account
+/// `default`. Before that it gives up when the API server is away for ten seconds.
+pub(super) fn await_controllers(process: &mut Process, api: &Api) {
+    process.wait_until("the controllers run", PATIENCE, || {
+        let account = api.get("/api/v1/namespaces/default/serviceaccounts/default");
+        (account.status == 200).then_some(())
     });
 }
 
@@ -324,17 +344,23 @@ fn minor(programs: &Path) -> u32 {
     minor.unwrap_or_else(|| panic!("`{version}` is no version of Kubernetes"))
 }
 
-/// A port that nobody listens on, below those that the kernel hands out to connections, so that it
-/// is still free a moment later. Several test processes begin their search at different places.
+/// A port that no process listens on, below those that the kernel hands out to connections, so that
+/// it is still free a moment later. Test processes begin their search at different places, and each
+/// keeps a name for every port it has chosen, which no other process can take as long as it lives.
+/// `deploy/test/plane.py` does the same with the same names.
 fn free_port() -> u16 {
     const FIRST: u32 = 12_000;
     const COUNT: u32 = 18_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    static CHOSEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = u16::try_from(FIRST + start.wrapping_add(step) % COUNT).unwrap();
+        let name = SocketAddr::from_abstract_name(format!("kron-test-port-{port}")).unwrap();
+        let Ok(chosen) = UnixListener::bind_addr(&name) else { continue };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            CHOSEN.lock().unwrap().push(chosen);
             return port;
         }
     }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::{PATIENCE, wall};
 use crate::control_plane::ControlPlane;
 use crate::judge::{JobKey, period_label};
+use crate::process::wait_until;
 
 /// A KronJob that is due in every second that leaves `offset_s` when divided by `every_s`.
 #[derive(Clone, Debug)]
@@ -19,6 +21,26 @@ pub(super) struct Schedule {
     pods: Pods,
     /// How many Jobs that succeeded are kept.
     kept: u32,
+}
+
+/// Waits until every Job is there that was due between two moments, or its deadline is over.
+pub(super) fn await_jobs(
+    plane: &ControlPlane,
+    schedules: &[Schedule],
+    from: Timestamp,
+    to: Timestamp,
+) {
+    let longest = schedules.iter().map(|schedule| schedule.deadline).max().unwrap_or_default();
+    wait_until("the last Jobs are there", longest + PATIENCE, || {
+        let there = |schedule: &Schedule| {
+            let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", schedule.namespace);
+            let is_there = |time: Timestamp| {
+                plane.api().get(&format!("{jobs}/{}", schedule.job(time))).status == 200
+            };
+            schedule.times(from, to).pop().is_none_or(is_there)
+        };
+        (schedules.iter().all(there) || wall() > to + longest).then_some(())
+    });
 }
 
 /// What becomes of the pods of Jobs.

@@ -6,7 +6,9 @@
 //! rightly missed; their Jobs have pods, are removed when they are a minute old, and must never be
 //! made a second time.
 //!
-//! `KRON_FAILOVERS` says how often the leader is lost, `KRON_SEED` what happens and when.
+//! `KRON_FAILOVERS` says how often the leader is lost, `KRON_SEED` what happens and when. With less
+//! than ten losses each kind of trouble comes once or twice; from ten on their shares are those of a
+//! long storm.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -27,16 +29,17 @@ use crate::operator::install_crd;
 use crate::process::{now, wait_until};
 use crate::proxy::{Fault, Matching, Often};
 
-/// How often the leader is lost in the suite.
-const FAILOVERS: u64 = 10;
+/// How often the leader is lost in the suite: every [`Loss`] and every [`Beside`] happens.
+const FAILOVERS: u64 = 5;
 /// Where random numbers come from in the suite.
 const SEED: u64 = 20_260_302;
 
-/// The long period, and how many KronJobs with it are due in every second.
-const LONG_S: i64 = 30;
-const LONG_PER_SECOND: i64 = 8;
+/// The long period, and how many KronJobs with it are due in every second of a short storm. A long
+/// one has twice as many.
+const LONG_S: i64 = 60;
+const LONG_PER_SECOND: i64 = 4;
 /// How late a Job with a long period may be: a little less, so that nothing supersedes it.
-const LONG_DEADLINE: Duration = Duration::from_secs(25);
+const LONG_DEADLINE: Duration = Duration::from_secs(55);
 /// The short periods; with each there is a KronJob that keeps no Job and one that keeps one.
 const SHORT_S: [i64; 4] = [2, 3, 4, 5];
 /// How long it may take until Jobs are made again after a leader was lost.
@@ -70,6 +73,15 @@ enum Beside {
     Restart(Signal),
 }
 
+/// Each way to lose a leader, and each thing that happens beside it, with some repeated.
+const FEW_LOSSES: [Loss; 5] = [Loss::Kill, Loss::Stop, Loss::Terminate, Loss::Kill, Loss::Stop];
+const FEW_BESIDES: [Beside; 5] = [
+    Beside::Nothing,
+    Beside::CutWatches,
+    Beside::Faults,
+    Beside::Restart(Signal::SIGKILL),
+    Beside::Restart(Signal::SIGTERM),
+];
 /// Of ten losses so many are of each kind, and so is what happens beside them.
 const LOSSES: [Loss; 10] = [
     Loss::Kill,
@@ -128,7 +140,9 @@ fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
         existed: Vec::new(),
         absences: Vec::new(),
     };
-    let (long, short) = load(&namespace);
+    let is_short = failovers < LOSSES.len() as u64;
+    let (long, short) =
+        load(&namespace, if is_short { LONG_PER_SECOND } else { 2 * LONG_PER_SECOND });
     for schedule in long.iter().chain(&short) {
         schedule.create(&plane);
     }
@@ -137,8 +151,8 @@ fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
     let (mut losses, mut besides) = (Vec::new(), Vec::new());
     for count in 1..=failovers {
         if losses.is_empty() {
-            losses = storm.chance.shuffled(&LOSSES);
-            besides = storm.chance.shuffled(&BESIDES);
+            losses = storm.chance.shuffled(if is_short { &FEW_LOSSES[..] } else { &LOSSES });
+            besides = storm.chance.shuffled(if is_short { &FEW_BESIDES[..] } else { &BESIDES });
         }
         let (loss, beside) = (losses.pop().unwrap(), besides.pop().unwrap());
         let at_s = began.elapsed().as_secs_f32();
@@ -146,7 +160,7 @@ fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
         storm.lose_leader(loss, beside);
     }
     let to = wall();
-    storm.await_jobs(&long, to);
+    storm.await_jobs(&long, from, to);
     let mut excused_count = 0;
     let mut ledger = Ledger::read(&plane, &namespace);
     for page in storm.existed.iter().chain(&all_jobs(&plane, &namespace)) {
@@ -194,8 +208,8 @@ fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
 }
 
 /// The KronJobs with long periods, and those with short ones.
-fn load(namespace: &str) -> (Vec<Schedule>, Vec<Schedule>) {
-    let long = (0..LONG_S * LONG_PER_SECOND).map(|count| {
+fn load(namespace: &str, long_per_second: i64) -> (Vec<Schedule>, Vec<Schedule>) {
+    let long = (0..LONG_S * long_per_second).map(|count| {
         Schedule::new(namespace, &format!("long-{count:03}"), LONG_S, count % LONG_S)
             .with_deadline(LONG_DEADLINE)
     });
@@ -292,11 +306,11 @@ impl Storm<'_> {
         thread::sleep(self.chance.within(most));
     }
 
-    /// Waits until every Job is there that was due before `to`, or its deadline is over.
-    fn await_jobs(&self, schedules: &[Schedule], to: Timestamp) {
-        let recent = to - LONG_DEADLINE;
+    /// Waits until every Job is there that was due between two moments, or its deadline is over.
+    fn await_jobs(&self, schedules: &[Schedule], from: Timestamp, to: Timestamp) {
+        let recent = from.max(to - LONG_DEADLINE);
         let over = to + LONG_DEADLINE;
-        wait_until("the last Jobs are there", LONG_DEADLINE * 2, || {
+        wait_until("the last Jobs are there", LONG_DEADLINE + PATIENCE, || {
             let jobs = all_jobs(self.plane, self.namespace);
             let names: BTreeSet<&str> = jobs
                 .iter()

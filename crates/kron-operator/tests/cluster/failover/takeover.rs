@@ -9,15 +9,18 @@ use super::replica::{LEASE, Replica, await_leader, await_starts, pair};
 use super::verdict::Ledger;
 use super::{PATIENCE, say, wall};
 use crate::control_plane::ControlPlane;
-use crate::operator::install_crd;
 use crate::process::{now, wait_until};
+use crate::pulse::Pulse;
 
 /// After a leader was killed, another leads within the lease and this.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 /// After a leader was told to end, another leads within this.
 const AFTER_TERM: Duration = Duration::from_secs(1);
-/// Between a Job's time and the next one's, and as much again for a busy machine.
+/// Between a Job's time and the next one's, and as much again.
 const JOB_GRACE: Duration = Duration::from_secs(2);
+/// So many requests and timers there are one after the other until another leads and makes a Job:
+/// each may take as much longer as the machine is slow.
+const STEPS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
@@ -28,7 +31,6 @@ enum Loss {
 #[test]
 fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end() {
     let plane = ControlPlane::quiet();
-    install_crd(plane);
     let namespace = plane.namespace("takeover");
     let schedule = Schedule::new(&namespace, "every-second", 1, 0);
     schedule.create(plane);
@@ -37,8 +39,11 @@ fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end(
     let mut took = |losses: usize, loss: Loss| -> Vec<(Timestamp, Duration)> {
         (0..losses).map(|_| lose(plane, &mut pair, loss)).collect()
     };
+    let pulse = Pulse::start(plane, &namespace);
     let killed = took(2, Loss::Kill);
     let ended = took(3, Loss::Terminate);
+    let slowness = pulse.longest_beat() * STEPS;
+    say(&format!("a slow machine is allowed {slowness:.2?} more"));
 
     let ledger = Ledger::read(plane, &namespace);
     let first_jobs = |losses: &[(Timestamp, Duration)]| -> Vec<Duration> {
@@ -52,17 +57,15 @@ fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end(
     say(&format!(
         "after SIGKILL another leads in {leading:.2?}, the first Job is made in {jobs:.2?}"
     ));
-    assert!(leading.iter().all(|took| *took <= LEASE + AFTER_KILL), "{leading:?}");
-    assert!(jobs.iter().all(|took| *took <= LEASE + AFTER_KILL + JOB_GRACE), "{jobs:?}");
+    assert!(leading.iter().all(|took| *took <= LEASE + AFTER_KILL + slowness), "{leading:?}");
+    assert!(jobs.iter().all(|took| *took <= LEASE + AFTER_KILL + JOB_GRACE + slowness), "{jobs:?}");
     let (leading, jobs) = (until_leading(&ended), first_jobs(&ended));
     say(&format!(
         "after SIGTERM another leads in {leading:.2?}, the first Job is made in {jobs:.2?}"
     ));
-    // None waits for the lease to end. A machine that is busy with other tests may stop everything
-    // for a moment, but not every time.
-    assert!(leading.iter().all(|took| *took < LEASE), "{leading:?}");
-    assert!(leading.iter().any(|took| *took <= AFTER_TERM), "{leading:?}");
-    assert!(jobs.iter().all(|took| *took <= LEASE + JOB_GRACE), "{jobs:?}");
+    // None waits for the lease to end.
+    assert!(leading.iter().all(|took| *took <= AFTER_TERM + slowness), "{leading:?}");
+    assert!(jobs.iter().all(|took| *took <= LEASE + JOB_GRACE + slowness), "{jobs:?}");
 
     assert_eq!(ledger.wrong(&schedule, wall(), wall()), []);
     assert_eq!(ledger.without_claim(), []);

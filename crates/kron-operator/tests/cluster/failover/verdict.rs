@@ -10,10 +10,9 @@ use jiff::{SignedDuration, Timestamp, civil};
 use serde_json::Value;
 
 use super::load::Schedule;
-use crate::audit::{Request, requests_in};
+use crate::audit::Request;
 use crate::control_plane::ControlPlane;
 use crate::judge::{JobKey, Judge, Wrong};
-use crate::process::read;
 
 /// How much later than its deadline a Job may arrive: the operator counts in whole seconds, and a
 /// request takes its time.
@@ -52,24 +51,10 @@ enum Kind {
 impl Ledger {
     /// Reads the audit log, once everything is in it that was answered.
     pub(super) fn read(plane: &ControlPlane, namespace: &str) -> Ledger {
-        plane.settle_audit_log();
-        let text = read(&plane.audit_log());
-        let ours = format!(r#""namespace":"{namespace}""#);
-        let mut jobs = String::new();
-        let mut writes = Vec::new();
-        for line in text.lines().filter(|line| line.contains(&ours)) {
-            let line = format!("{line}\n");
-            let Some(request) = requests_in(&line).pop() else { continue };
-            if request.namespace != namespace {
-                continue;
-            }
-            if request.resource == "jobs" && request.verb == "create" {
-                jobs.push_str(&line);
-            }
-            writes.extend(Write::of(&request));
-        }
+        let requests = plane.requests(namespace);
+        let mut writes: Vec<Write> = requests.iter().filter_map(Write::of).collect();
         writes.sort_by_key(|write| write.received);
-        let judge = Judge::read_text(&jobs);
+        let judge = Judge::of(requests);
         let mut uids: BTreeMap<JobKey, BTreeSet<String>> = BTreeMap::new();
         for (key, creations) in judge.created() {
             let seen = uids.entry(key.clone()).or_default();

@@ -121,6 +121,11 @@ impl Connection {
             }
             Some(Fault::Drop) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::DelayRequest(time)) => tokio::time::sleep(time).await,
+            Some(Fault::HoldRequest) => {
+                // An end of the proxy ends this, too.
+                let mut released = self.board.released.subscribe();
+                drop(released.wait_for(|released| *released).await);
+            }
             Some(Fault::SwallowAnswer | Fault::DelayAnswer(_)) | None => {}
         }
         // Subscribed before the request is sent: a cut is about all that were open when it came.

@@ -2,7 +2,10 @@ module kron.dev/control-plane/kubernetes
 
 go 1.26.0
 
-require k8s.io/kubernetes v1.37.1
+require (
+	go.etcd.io/etcd/server/v3 v3.7.0
+	k8s.io/kubernetes v1.37.1
+)
 
 replace (
 	k8s.io/api => k8s.io/api v0.37.1

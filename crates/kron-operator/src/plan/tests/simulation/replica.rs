@@ -2,7 +2,7 @@
 
 use kron_core::{Decision, UtcSecond};
 
-use super::super::super::{OwnedJob, Plan, Step, plan};
+use super::super::super::{JOB_AGE_S_MIN, OwnedJob, Plan, Step, plan};
 use super::server::{Read, Server};
 use super::{Dice, LATE_MAX_S, LEASE_MARGIN_S, LEASE_S, STALE_MAX_S, Weather};
 use crate::resource::KronJobStatus;
@@ -237,7 +237,7 @@ impl Replica {
         let judged = self.judged.take().filter(|(period, _)| Some(*period) == next);
         let now = judged.map_or(now, |(_, at)| at);
         let Plan { step, remove, wake } =
-            plan(&server.subject(&self.read, &self.jobs), claimant, now);
+            plan(&server.subject(&self.read, &self.jobs), claimant, JOB_AGE_S_MIN, now);
         self.wake = wake;
         match step {
             Step::Rest => {}
