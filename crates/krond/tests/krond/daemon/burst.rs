@@ -134,7 +134,8 @@ fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
             continue;
         }
         eventually("they exit", || {
-            let is_there = |(pid, run): (&i32, &String)| process::run_of(*pid).as_ref() == Some(run);
+            let is_there =
+                |(pid, run): (&i32, &String)| process::run_of(*pid).as_ref() == Some(run);
             (!supervisors.iter().any(is_there)).then_some(())
         });
         assert!(world.testimony("all").is_empty());

@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use kron_testkit::krond::{Krond, LEADS_S, World, second_of, wait_for_permit};
+use kron_testkit::needs::left_out;
 use kron_testkit::process::{is_traced_since, switches, threads_named, wait_until_idle};
+use kron_testkit::strace;
 use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
@@ -72,6 +74,9 @@ fn fatal(krond: &mut Krond) -> Value {
 
 #[test]
 fn a_start_that_cannot_be_recorded_never_happens() {
+    if left_out("starts that cannot be recorded", strace::NEEDS) {
+        return;
+    }
     let faults = [
         ("fsync,fdatasync", "EIO"),
         ("renameat,renameat2", "ENOSPC"),
@@ -132,6 +137,9 @@ fn is_called_off(call: &str, error: &str) {
 
 #[test]
 fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
+    if left_out("ends that cannot be recorded", strace::NEEDS) {
+        return;
+    }
     let wait = wait_for_permit("permit");
     let world = new_world(&format!(
         r#"
@@ -157,6 +165,9 @@ fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
 
 #[test]
 fn running_commands_go_on_when_another_jobs_record_cannot_be_written() {
+    if left_out("records that cannot be written", strace::NEEDS) {
+        return;
+    }
     let wait = wait_for_permit("permit");
     let world = new_world(&format!(
         r#"
