@@ -384,11 +384,14 @@ fn a_disk_that_lies_about_what_it_took_costs_a_record_and_no_second_run() {
         .collect();
     assert_eq!(cases.len(), 3, "a write for each record: {cases:?}");
     all(&cases, |case| {
-        let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&case.injection()));
+        let Traced { world, mut krond, tracing, attached, nominal } =
+            traced(Some(&case.injection()));
         wait_for_witness(&world, &nominal);
+        // Else start and end might be one record.
         if case.record == Record::Ended {
-            // Else start and end might be one record.
             eventually("the start is recorded", || world.history("careful").pop());
+        } else {
+            eventually("the record is lost", || tracing.injected().pop());
         }
         world.permit("permit");
         if case.record == Record::Ended {

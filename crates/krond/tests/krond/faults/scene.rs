@@ -203,15 +203,6 @@ pub(crate) fn settle(world: &World, krond: &Krond) {
 /// Runs every case, several at a time, and fails with all that went wrong.
 pub(crate) fn all<C: Sync + std::fmt::Display>(cases: &[C], run: impl Fn(&C) + Sync) {
     assert!(!cases.is_empty(), "there is something to try");
-    std::fs::write(
-        format!(
-            "/tmp/fix1-count.{}.{}",
-            thread::current().name().unwrap_or("x").replace("::", "."),
-            std::process::id()
-        ),
-        cases.len().to_string(),
-    )
-    .unwrap();
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
