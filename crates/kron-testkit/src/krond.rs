@@ -188,21 +188,37 @@ impl World {
     /// A period is a job's own only if the daemon knew the job before it began. Whether it did is
     /// taken from the daemon's own record, so that no clock of the test is compared with its clock;
     /// where it did not, a period further ahead is taken.
+    ///
+    /// A reload by request is answered when the daemon has made durable what it knows of its jobs: a
+    /// daemon that is killed from then on leaves the period to the next one.
     pub fn due_soon(&self, identity: &str, config: impl Fn(&str) -> String) -> String {
-        const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-        for lead in LEADS_S {
-            let (schedule, nominal) = due_in(lead);
-            self.configure(&config(&schedule));
-            let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
-            assert_eq!(status, 200, "{answer}");
-            let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
-            assert_eq!(status, 200, "{job}");
-            let since = [&job["created_at"], &job["effective_from"]];
-            if since.iter().filter_map(|at| at.as_str()).all(|at| at < &*nominal) {
-                return nominal;
-            }
-        }
-        panic!("no definition was loaded before its period began");
+        let mut leads = LEADS_S.into_iter();
+        let nominal = leads.find_map(|lead_s| self.load_due_in(lead_s, identity, &config));
+        nominal.expect("a definition that is loaded before its period begins")
+    }
+
+    /// As [`World::due_soon`] with this lead only; `None` if the period is not the job's own. For
+    /// tests that must have done something before it begins: they go through [`LEADS_S`] until it
+    /// was done in time.
+    pub fn load_due_in(
+        &self,
+        lead_s: u64,
+        identity: &str,
+        config: impl Fn(&str) -> String,
+    ) -> Option<String> {
+        let (schedule, nominal) = due_in(lead_s);
+        self.configure(&config(&schedule));
+        self.reload_now();
+        let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
+        assert_eq!(status, 200, "{job}");
+        let since = [&job["created_at"], &job["effective_from"]];
+        since.iter().filter_map(|at| at.as_str()).all(|at| at < &*nominal).then_some(nominal)
+    }
+
+    /// Lets the running daemon read its configuration again.
+    pub fn reload_now(&self) {
+        let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
+        assert_eq!(status, 200, "{answer}");
     }
 
     /// Runs a job by request, and returns the daemon's answer: `run_id` and `period_id`.
@@ -437,6 +453,10 @@ impl Drop for Krond {
 /// own. Enough for the start of a daemon on a machine that is busy.
 pub const SOON_S: u64 = 4;
 
+/// How many seconds ahead a period may be loaded, the shortest first: a machine that was too slow
+/// for one gets the next.
+pub const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+
 /// A schedule that falls due once a day, this many seconds from now, and that time.
 pub fn due_in(seconds: u64) -> (String, String) {
     let at = wall_seconds() + seconds;
@@ -444,6 +464,12 @@ pub fn due_in(seconds: u64) -> (String, String) {
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
     let nominal = kron_core::UtcSecond::from_unix(at as i64).unwrap().to_string();
     (format!("{second} {minute} {hour} * * *"), nominal)
+}
+
+/// The second of a period, or of any time as the daemon writes it.
+pub fn second_of(time: &str) -> u64 {
+    let second = format!("{}Z", time.get(..19).unwrap_or(time));
+    second.parse::<kron_core::UtcSecond>().unwrap().unix() as u64
 }
 
 fn identity_hash(identity: &str) -> String {

@@ -54,6 +54,28 @@ pub fn are_idle(tids: &[i32]) -> bool {
     look().is_some_and(|first| look() == Some(first))
 }
 
+/// How often a thread has made way for others; `None` when it has ended. What waits for work and is
+/// then held by a tracer makes way at least once.
+pub fn switches(tid: i32) -> Option<u64> {
+    let status = read_proc(&format!("{tid}/status"))?;
+    let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
+    counts.map(|line| line.rsplit('\t').next()?.trim().parse::<u64>().ok()).sum()
+}
+
+/// Whether a thread that waited for work, and had made way this often, is traced from its next call
+/// on, or has ended. That it has a tracer is not enough: a thread belongs to its tracer a moment
+/// before it is held for the first time, and what it calls until then is not seen.
+pub fn is_traced_since(tid: i32, switches_before: Option<u64>) -> bool {
+    if has_ended(tid) {
+        return true;
+    }
+    let waits = || {
+        let call = read_proc(&format!("{tid}/syscall"))?;
+        Some(WAITS.contains(&call.split(' ').next()?) && state(tid) == Some('S'))
+    };
+    is_traced(tid) && switches(tid) != switches_before && waits() == Some(true)
+}
+
 /// Waits until every thread of a process waits for work.
 #[track_caller]
 pub fn wait_until_idle(pid: i32) {

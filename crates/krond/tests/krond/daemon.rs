@@ -1,4 +1,13 @@
 //! krond as it really is: the binary, real processes, real files, real time.
+//!
+//! Tests that need a run start it by request, from a job that is [`SELDOM`] due. Tests that need a
+//! period load it into a running daemon, about a second ahead.
+
+use std::path::Path;
+use std::process::Command;
+
+use kron_testkit::files::read;
+use kron_testkit::krond::World;
 
 mod burst;
 mod concurrency;
@@ -13,3 +22,24 @@ mod starting;
 mod stopping;
 mod trust;
 mod waiting;
+
+/// A schedule for jobs that are run by request.
+pub(crate) const SELDOM: &str = "0 0 1 1 *";
+
+/// Loads the present configuration with `deadline=0s` for `deadline=1h`. Deadlines do not decide
+/// when a job is due, so that its pending period stays its own, and is past its deadline now.
+pub(crate) fn end_deadlines(world: &World) {
+    let config = read(&world.config_path()).unwrap();
+    let ended = config.replace("deadline=1h", "deadline=0s");
+    assert_ne!(ended, config, "no job has the deadline of an hour");
+    world.configure(&ended);
+    world.reload_now();
+}
+
+/// Puts the program under test in another place. Another process writes the copy: a descriptor of
+/// this one would be inherited by what other tests start meanwhile, and a program that is open for
+/// writing cannot be executed.
+pub(crate) fn install_krond(path: &Path) {
+    let status = Command::new("cp").arg(crate::KROND).arg(path).status().unwrap();
+    assert!(status.success());
+}

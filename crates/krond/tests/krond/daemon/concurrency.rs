@@ -27,6 +27,7 @@ fn forbid_skips_what_falls_due_meanwhile() {
         let skipped = krond.wait_for("skipped");
         assert_ne!(skipped["period_id"], started["period_id"]);
     }
+    eventually("the command has begun", || world.testimony("started").pop());
     assert_eq!(world.testimony("started").len(), 1);
     let entry = eventually("the skip is recorded", || {
         world.history("busy").into_iter().find(|entry| entry["Outcome"] == "skipped")

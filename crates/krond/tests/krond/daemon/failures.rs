@@ -1,14 +1,19 @@
 //! Systems that fail: disks that take no more, descriptors that run out.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, SOON_S, World, due_in, wait_for_permit};
-use kron_testkit::waiting::{WAIT_FOR_A_THREAD, eventually, wait_until_blocked, wall_seconds};
+use kron_testkit::krond::{Krond, LEADS_S, World, second_of, wait_for_permit};
+use kron_testkit::needs::left_out;
+use kron_testkit::process::{is_traced_since, switches, threads_named, wait_until_idle};
+use kron_testkit::strace;
+use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 
+use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// Makes a system call of the thread that writes state fail, from now on.
@@ -17,22 +22,19 @@ struct Fault {
 }
 
 impl Fault {
+    /// Injects the error into a daemon that waits for work.
     fn inject(krond: &Krond, call: &str, error: &str) -> Fault {
-        let thread = writing_thread(krond).to_string();
+        let thread = writing_thread(krond);
+        let before = switches(thread);
         // Only that thread: supervisors must be able to write what they have to say.
         let strace = Command::new("strace")
-            .args(["-qq", "-o", "/dev/null", "-p", &thread])
+            .args(["-qq", "-o", "/dev/null", "-p", &thread.to_string()])
             .args(["-e", &format!("inject={call}:error={error}")])
             .stdin(Stdio::null())
             .spawn()
             .expect("strace is needed by this test");
-        eventually("strace is attached", || {
-            let status = read(format!("/proc/{}/task/{thread}/status", krond.pid()).as_ref());
-            // On a busy machine the fault may have struck before it is seen here.
-            let Some(status) = status else { return Some(()) };
-            let tracer = status.lines().find(|line| line.starts_with("TracerPid:"))?;
-            (!tracer.ends_with("\t0")).then_some(())
-        });
+        // On a busy machine the fault may have struck before it is seen here.
+        eventually("strace is attached", || is_traced_since(thread, before).then_some(()));
         Fault { strace }
     }
 }
@@ -46,13 +48,21 @@ impl Drop for Fault {
 
 /// The thread that writes state.
 fn writing_thread(krond: &Krond) -> i32 {
-    let tasks = format!("/proc/{}/task", krond.pid());
-    // It gives itself its name, which may be a moment after the daemon is ready.
-    let task = eventually("a thread that writes state", || {
-        let mut tasks = fs::read_dir(&tasks).unwrap().map(|entry| entry.unwrap().path());
-        tasks.find(|task| read(&task.join("comm")).is_some_and(|name| name.trim() == "sync-1"))
-    });
-    task.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    let threads = threads_named(krond.pid(), "sync-1");
+    assert_eq!(threads.len(), 1, "{threads:?}");
+    threads[0]
+}
+
+/// Asks for a run without waiting for the answer.
+fn request_run(world: &World, identity: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(world.state_dir().join("krond.sock")).unwrap();
+    write!(
+        stream,
+        "POST /api/v1/scheduler/jobs/{identity}/run HTTP/1.1\r\nHost: krond\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    stream
 }
 
 fn fatal(krond: &mut Krond) -> Value {
@@ -64,6 +74,9 @@ fn fatal(krond: &mut Krond) -> Value {
 
 #[test]
 fn a_start_that_cannot_be_recorded_never_happens() {
+    if left_out("starts that cannot be recorded", strace::NEEDS) {
+        return;
+    }
     let faults = [
         ("fsync,fdatasync", "EIO"),
         ("renameat,renameat2", "ENOSPC"),
@@ -77,28 +90,27 @@ fn a_start_that_cannot_be_recorded_never_happens() {
 }
 
 /// A daemon whose one job has yet to fall due, and whose thread that writes state fails already.
-/// What a start writes is written before that, so that the first to fail is the record of the run:
-/// a job of which nothing is recorded would be new to the next daemon, which leaves what fell due
+/// What a load writes is written before that, so that the first to fail is the record of the run:
+/// a job that is not known to be there would be new to the next daemon, which leaves what fell due
 /// before. A machine that was too slow for that gets more time.
 fn failing_before_due(call: &str, error: &str) -> (World, Krond, Fault, String) {
-    for lead in [5, 10, 20, 40] {
-        let due = wall_seconds() + lead;
-        let (schedule, nominal) = due_in(lead);
-        let world = new_world(&format!(
-            r#"
-            [job.careful]
-            schedule = "{schedule} @policy(deadline=1h)"
-            command = "echo $KRON_PERIOD_ID >> {{dir}}/ran"
-            shell = true
-            "#
-        ));
+    for lead_s in LEADS_S {
+        let world = new_world("");
         let krond = world.start();
-        // It comes last, and is durable when its writer sleeps again.
-        let known = world.state_dir().join("known.json");
-        eventually("the job is known", || known.exists().then_some(()));
-        wait_until_blocked(writing_thread(&krond), WAIT_FOR_A_THREAD);
+        let nominal = world.load_due_in(lead_s, "careful", |schedule| {
+            format!(
+                r#"
+                [job.careful]
+                schedule = "{schedule} @policy(deadline=1h)"
+                command = "echo $KRON_PERIOD_ID >> {{dir}}/ran"
+                shell = true
+                "#
+            )
+        });
+        let Some(nominal) = nominal else { continue };
+        wait_until_idle(krond.pid());
         let fault = Fault::inject(&krond, call, error);
-        if wall_seconds() < due {
+        if wall_seconds() < second_of(&nominal) {
             return (world, krond, fault, nominal);
         }
     }
@@ -125,19 +137,22 @@ fn is_called_off(call: &str, error: &str) {
 
 #[test]
 fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
-    let (schedule, _) = due_in(SOON_S);
+    if left_out("ends that cannot be recorded", strace::NEEDS) {
+        return;
+    }
     let wait = wait_for_permit("permit");
     let world = new_world(&format!(
         r#"
         [job.careful]
-        schedule = "{schedule} @policy(deadline=1h)"
+        schedule = "{SELDOM}"
         command = "echo >> {{dir}}/ran; {wait}; exit 9"
         shell = true
         "#
     ));
     let mut krond = world.start();
-    krond.wait_for("started");
+    world.run_now("careful");
     eventually("the start is recorded", || world.history("careful").pop());
+    wait_until_idle(krond.pid());
     let fault = Fault::inject(&krond, "fsync,fdatasync", "EIO");
     world.permit("permit");
     fatal(&mut krond);
@@ -150,24 +165,29 @@ fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
 
 #[test]
 fn running_commands_go_on_when_another_jobs_record_cannot_be_written() {
-    let (schedule, _) = due_in(5);
+    if left_out("records that cannot be written", strace::NEEDS) {
+        return;
+    }
     let wait = wait_for_permit("permit");
     let world = new_world(&format!(
         r#"
         [job.running]
-        schedule = "* * * * * *"
+        schedule = "{SELDOM}"
         command = "echo >> {{dir}}/running; {wait}; echo >> {{dir}}/ended"
         shell = true
         [job.starting]
-        schedule = "{schedule}"
+        schedule = "{SELDOM}"
         command = "echo >> {{dir}}/starting"
         shell = true
         "#
     ));
     let mut krond = world.start();
-    krond.wait_for_job("started", "running");
+    world.run_now("running");
     eventually("the start is recorded", || world.history("running").pop());
+    wait_until_idle(krond.pid());
     let fault = Fault::inject(&krond, "fsync,fdatasync", "EIO");
+    // It is never answered.
+    let _request = request_run(&world, "starting");
     fatal(&mut krond);
     drop(fault);
     assert!(world.testimony("starting").is_empty());
@@ -178,33 +198,50 @@ fn running_commands_go_on_when_another_jobs_record_cannot_be_written() {
 
 #[test]
 fn a_shortage_of_descriptors_delays_a_start_and_handles_nothing() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.patient]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "ulimit -Sn >> {{dir}}/ran"
-        shell = true
-        "#
-    ));
-    let mut krond = world.start();
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    let pid = krond.pid().to_string();
-    let limit = |soft: &str| {
-        let status = Command::new("prlimit")
-            .args(["--pid", &pid, &format!("--nofile={soft}:{hard}")])
-            .status()
-            .expect("prlimit is needed by this test");
-        assert!(status.success());
-    };
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    limit(&open.to_string());
+    let (world, mut krond, nominal) = short_of_descriptors();
     let failed = krond.wait_for("start_failed");
     assert_eq!(failed["error_type"], "SystemError", "{failed}");
     assert_eq!(failed["period_id"], nominal.as_str());
-    limit("1024");
+    limit_descriptors(&krond, 1_024);
     let finished = krond.wait_for("finished");
     assert_eq!(finished["period_id"], nominal.as_str());
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     assert_eq!(world.testimony("ran"), [soft.to_string()], "once, with the usual limit");
+}
+
+/// A daemon whose one job, `patient`, has yet to fall due, and that may open no more than it has
+/// opened. A machine that was too slow for that gets more time.
+fn short_of_descriptors() -> (World, Krond, String) {
+    for lead_s in LEADS_S {
+        let world = new_world("");
+        let krond = world.start();
+        let nominal = world.load_due_in(lead_s, "patient", |schedule| {
+            format!(
+                r#"
+                [job.patient]
+                schedule = "{schedule} @policy(deadline=1h)"
+                command = "ulimit -Sn >> {{dir}}/ran"
+                shell = true
+                "#
+            )
+        });
+        let Some(nominal) = nominal else { continue };
+        // The connection of the request that loaded it is closed by then.
+        wait_until_idle(krond.pid());
+        let open = fs::read_dir(format!("/proc/{}/fd", krond.pid())).unwrap().count();
+        limit_descriptors(&krond, open);
+        if wall_seconds() < second_of(&nominal) {
+            return (world, krond, nominal);
+        }
+    }
+    panic!("this machine is too slow");
+}
+
+fn limit_descriptors(krond: &Krond, soft: usize) {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let status = Command::new("prlimit")
+        .args(["--pid", &krond.pid().to_string(), &format!("--nofile={soft}:{hard}")])
+        .status()
+        .expect("prlimit is needed by this test");
+    assert!(status.success());
 }

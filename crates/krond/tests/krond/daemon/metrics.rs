@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use kron_testkit::krond::{Krond, SOON_S, World, due_in};
+use kron_testkit::krond::{Krond, World};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -63,15 +63,17 @@ fn metrics_count_what_happens_and_say_what_is_next() {
     let world = new_world(JOBS);
     let (mut krond, address) = listening(&world);
     krond.wait_for("finished");
-    let text = eventually("a failure is counted", || {
+    let text = eventually("a failure and a start in time are counted", || {
         let (code, text) = ask(&address, "GET", "/metrics", &address);
         assert_eq!(code, 200, "{text}");
-        (value(&text, "kron_outcomes_total{event=\"failed\"}") >= Some(1.0)).then_some(text)
+        let is_counted = value(&text, "kron_outcomes_total{event=\"failed\"}") >= Some(1.0);
+        // On a busy machine the first runs may be late; there are seconds in which they are not.
+        let in_time = value(&text, "kron_start_lateness_seconds_bucket{le=\"2.5\"}");
+        (is_counted && in_time >= Some(1.0)).then_some(text)
     });
     assert_eq!(value(&text, "kron_jobs"), Some(3.0), "{text}");
     assert_eq!(value(&text, "kron_jobs_suspended"), Some(1.0));
     assert!(value(&text, "kron_start_lateness_seconds_count") >= Some(1.0), "{text}");
-    assert!(value(&text, "kron_start_lateness_seconds_bucket{le=\"2.5\"}") >= Some(1.0), "{text}");
     let of_job = |name: &str| value(&text, &format!("{name}{{identity=\"every \\\"second\\\"\"}}"));
     assert_eq!(of_job("kron_job_last_succeeded"), Some(0.0), "{text}");
     assert!(of_job("kron_job_last_start_timestamp_seconds") > Some(1.7e9), "{text}");
@@ -125,15 +127,17 @@ fn an_address_that_is_taken_refuses_the_start() {
 
 #[test]
 fn a_period_that_does_not_begin_is_seen_to_be_overdue() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.late]
-        schedule = "{schedule} @policy(deadline=10m)"
-        command = ["/no/such/program"]
-        "#
-    ));
+    let world = new_world("");
     let mut krond = world.start();
+    let nominal = world.due_soon("late", |schedule| {
+        format!(
+            r#"
+            [job.late]
+            schedule = "{schedule} @policy(deadline=1h)"
+            command = ["/no/such/program"]
+            "#
+        )
+    });
     krond.wait_for("start_failed");
     let (_, feed) = world.ask("GET", "/api/v1/expected", "");
     assert_eq!(feed["jobs"][0]["period_id"], nominal.as_str(), "{feed}");

@@ -2,27 +2,45 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 
-use kron_testkit::krond::{Krond, SOON_S, World, due_in, wait_for_permit};
+use kron_testkit::krond::{Krond, World, wait_for_permit};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::daemon::SELDOM;
 use crate::new_world;
 
-/// A job that is due once, in a moment, and runs until it is permitted to end.
-fn one_long_run() -> (World, String) {
-    let (schedule, nominal) = due_in(SOON_S);
+/// The definition of a job that runs until it is permitted to end.
+fn long(schedule: &str) -> String {
     let wait = wait_for_permit("permit");
-    let world = new_world(&format!(
+    format!(
         r#"
         [job.long]
-        schedule = "{schedule} @policy(deadline=1h)"
+        schedule = "{schedule}"
         command = "echo $KRON_PERIOD_ID $$ >> {{dir}}/started; {wait}; exit 7"
         shell = true
         "#
-    ));
-    (world, nominal)
+    )
+}
+
+/// A daemon with a run by request, and the line about its start.
+fn one_long_run() -> (World, Krond, Value) {
+    let world = new_world(&long(SELDOM));
+    let mut krond = world.start();
+    world.run_now("long");
+    let started = krond.wait_for("started");
+    (world, krond, started)
+}
+
+/// A daemon with a run of a period, the line about its start, and the period.
+fn one_long_period() -> (World, Krond, Value, String) {
+    let world = new_world("");
+    let mut krond = world.start();
+    let nominal =
+        world.due_soon("long", |schedule| long(&format!("{schedule} @policy(deadline=1h)")));
+    let started = krond.wait_for("started");
+    (world, krond, started, nominal)
 }
 
 fn entry(world: &World) -> Option<Value> {
@@ -31,9 +49,7 @@ fn entry(world: &World) -> Option<Value> {
 
 /// Starts the job, ends the daemon, starts another one, and checks that it adopts the run.
 fn survives(end: impl FnOnce(Krond)) {
-    let (world, nominal) = one_long_run();
-    let mut krond = world.start();
-    let started = krond.wait_for("started");
+    let (world, krond, started, nominal) = one_long_period();
     end(krond);
     let active = world.document("long")["ActiveExecution"].clone();
     assert_eq!(active["PeriodID"], nominal.as_str());
@@ -63,9 +79,7 @@ fn a_run_survives_the_death_of_its_daemon() {
 
 #[test]
 fn a_run_that_ended_while_no_daemon_was_there_is_recorded_by_the_next() {
-    let (world, _) = one_long_run();
-    let mut krond = world.start();
-    krond.wait_for("started");
+    let (world, krond, _) = one_long_run();
     krond.kill();
     world.permit("permit");
     eventually("its supervisor leaves a record", || world.run_records().pop());
@@ -81,9 +95,7 @@ fn a_run_that_ended_while_no_daemon_was_there_is_recorded_by_the_next() {
 
 #[test]
 fn a_command_that_lost_its_supervisor_is_waited_for_and_its_exit_code_seen() {
-    let (world, _) = one_long_run();
-    let mut krond = world.start();
-    krond.wait_for("started");
+    let (world, mut krond, _) = one_long_run();
     let active = world.document("long")["ActiveExecution"].clone();
     let supervisor = active["Supervisor"]["PID"].as_i64().unwrap();
     kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
@@ -102,9 +114,7 @@ fn a_command_that_lost_its_supervisor_is_waited_for_and_its_exit_code_seen() {
 
 #[test]
 fn a_command_that_lost_its_supervisor_can_still_be_ended() {
-    let (world, _) = one_long_run();
-    let mut krond = world.start();
-    krond.wait_for("started");
+    let (world, mut krond, _) = one_long_run();
     let active = world.document("long")["ActiveExecution"].clone();
     let supervisor = active["Supervisor"]["PID"].as_i64().unwrap();
     kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
@@ -131,9 +141,8 @@ fn an_adopted_supervisor_that_dies_when_its_run_is_to_end_spares_nobody() {
 }
 
 fn ends_without_its_supervisor(meanwhile: impl FnOnce(&World, Krond) -> Krond) {
-    let (world, _) = one_long_run();
-    let mut krond = world.start();
-    let command = krond.wait_for("started")["pid"].as_i64().unwrap();
+    let (world, krond, started) = one_long_run();
+    let command = started["pid"].as_i64().unwrap();
     let mut krond = meanwhile(&world, krond);
     krond.signal(Signal::SIGINT);
     krond.wait_for("stopping");
@@ -153,9 +162,7 @@ fn ends_without_its_supervisor(meanwhile: impl FnOnce(&World, Krond) -> Krond) {
 
 #[test]
 fn a_run_of_which_nothing_is_left_is_lost_and_not_repeated() {
-    let (world, nominal) = one_long_run();
-    let mut krond = world.start();
-    let started = krond.wait_for("started");
+    let (world, krond, started, nominal) = one_long_period();
     eventually("the command has left its trace", || world.testimony("started").pop());
     krond.kill();
     let active = world.document("long")["ActiveExecution"].clone();
@@ -176,9 +183,7 @@ fn a_run_of_which_nothing_is_left_is_lost_and_not_repeated() {
 
 #[test]
 fn records_that_nobody_needs_are_removed_and_others_are_not() {
-    let (world, _) = one_long_run();
-    let mut krond = world.start();
-    krond.wait_for("started");
+    let (world, krond, _) = one_long_run();
     krond.kill();
     world.permit("permit");
     let record = eventually("its supervisor leaves a record", || world.run_records().pop());
@@ -198,7 +203,7 @@ fn a_run_of_another_implementation_counts_as_active_while_its_process_lives() {
     );
     // It ends by itself should the test fail, and holds no pipe of the test's.
     let mut stranger = std::process::Command::new("sleep")
-        .arg("60")
+        .arg("600")
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -226,12 +231,14 @@ fn a_run_of_another_implementation_counts_as_active_while_its_process_lives() {
 
 #[test]
 fn a_document_that_vanishes_after_the_first_run_does_not_bring_it_back() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        "[job.once]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
-         command = \"echo $KRON_PERIOD_ID >> {{dir}}/started\"\nshell = true\n"
-    ));
+    let world = new_world("");
     let mut krond = world.start();
+    let nominal = world.due_soon("once", |schedule| {
+        format!(
+            "[job.once]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
+             command = \"echo $KRON_PERIOD_ID >> {{dir}}/started\"\nshell = true\n"
+        )
+    });
     krond.wait_for("finished");
     krond.stop();
     std::fs::remove_file(world.state_dir().join(kron_state::document_file("once"))).unwrap();

@@ -1,49 +1,70 @@
 //! Jobs that run: when, with what, and what is recorded about it.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use kron_core::{DecisionEvent, TimingParser};
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, SOON_S, World, due_in};
-use kron_testkit::waiting::eventually;
+use kron_testkit::krond::{Krond, World, due_in, second_of};
+use kron_testkit::process::wait_until_idle;
+use kron_testkit::waiting::{PATIENCE, eventually, now};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::daemon::{SELDOM, end_deadlines, install_krond};
 use crate::new_world;
 
-/// A machine that is busy may start a job a second late.
-const ATTEMPTS: usize = 4;
+/// After this long the daemon may do something of its own accord; it is far from that in a test that
+/// took less.
+const RESTS_AT_LEAST: Duration = Duration::from_secs(20);
 
-/// A daemon whose job has started, with its period and the line that tells of it.
-fn greeted() -> (World, Krond, String, Value) {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.greet]
-        schedule = "{schedule}"
-        command = "env > {{dir}}/env; grep -E '^Sig(Blk|Ign)' /proc/self/status > {{dir}}/signals; echo out; echo err >&2; exit 3"
-        shell = true
-        env = {{ MODE = "prod" }}
-        umask = "0027"
-        "#
-    ));
+/// A daemon that has started a job in the very second of its period: the job, the period, and the
+/// line about the start.
+///
+/// A daemon that the machine does not let run misses that second, however soon it is started. So
+/// one job after the other falls due until one was started in its second, by the time of the line:
+/// on any machine there is a second in which the daemon may run.
+fn greeted() -> (World, Krond, String, String, Value) {
+    let world = new_world("");
     let mut krond = Krond::spawn(world.command().env("SECRET", "of the daemon's"));
     krond.wait_for("ready");
-    let started = krond.wait_for("started");
-    (world, krond, nominal, started)
+    let deadline = now() + PATIENCE;
+    for number in 0.. {
+        assert!(now() < deadline, "no job was started in its second");
+        let job = format!("greet-{number}");
+        let nominal = world.due_soon(&job, |schedule| {
+            format!(
+                r#"
+                [job.{job}]
+                schedule = "{schedule}"
+                command = "env > {{dir}}/{job}.env; grep -E '^Sig(Blk|Ign)' /proc/self/status > {{dir}}/{job}.signals; echo out; echo err >&2; exit 3"
+                shell = true
+                env = {{ MODE = "prod" }}
+                umask = "0027"
+                "#
+            )
+        });
+        let entry = eventually("it has an outcome", || world.history(&job).into_iter().next());
+        if entry["Outcome"] == "executed" {
+            let started = krond.wait_for_job("started", &job);
+            if second_of(started["time"].as_str().unwrap()) == second_of(&nominal) {
+                return (world, krond, job, nominal, started);
+            }
+        }
+    }
+    unreachable!("the numbers do not end");
 }
 
 #[test]
 fn a_job_runs_in_its_second_and_everything_about_it_is_recorded() {
-    let (world, mut krond, nominal, started) = (0..ATTEMPTS)
-        .map(|_| greeted())
-        .find(|(.., started)| started["late_s"] == 0)
-        .expect("a job that runs in its second");
-    assert!(started["time"].as_str().unwrap().starts_with(nominal.trim_end_matches('Z')));
-    let finished = krond.wait_for("finished");
+    let (world, mut krond, job, nominal, started) = greeted();
+    assert_eq!(started["late_s"], 0, "{started}");
+    let finished = krond.wait_for_job("finished", &job);
     assert_eq!(finished["exit_code"], 3, "{finished}");
 
     let document = eventually("the end is recorded", || {
-        let document = world.document("greet");
+        let document = world.document(&job);
         document["ActiveExecution"].is_null().then_some(document)
     });
     assert_eq!(document["LastHandledPeriodID"], nominal.as_str());
@@ -54,28 +75,29 @@ fn a_job_runs_in_its_second_and_everything_about_it_is_recorded() {
     assert_eq!(entry["Ending"], "exited");
     assert_eq!(entry["RunID"], started["run_id"]);
 
-    let logs = world.logs("greet");
+    let logs = world.logs(&job);
     assert_eq!(logs.len(), 1);
     assert_eq!(read(&logs[0]).unwrap(), "out\nerr\n");
     assert_eq!(logs[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    let env = world.testimony("env");
+    let env = world.testimony(&format!("{job}.env"));
     let value = |name: &str| {
         let prefix = format!("{name}=");
         env.iter().find_map(|line| line.strip_prefix(&prefix)).unwrap_or("none").to_owned()
     };
-    assert_eq!(value("KRON_IDENTITY"), "greet");
+    assert_eq!(value("KRON_IDENTITY"), job);
     for name in ["KRON_PERIOD_ID", "KRON_NOMINAL_TIME", "KRON_CHOSEN_TIME"] {
         assert_eq!(value(name), nominal);
     }
     assert_eq!(value("KRON_SEED_HASH").len(), 64);
     assert_eq!(value("MODE"), "prod");
     assert_eq!(value("SECRET"), "none", "the daemon's environment is not the command's");
-    for line in world.testimony("signals") {
+    for line in world.testimony(&format!("{job}.signals")) {
         let mask = line.split_whitespace().nth(1).unwrap().to_owned();
         assert_eq!(mask, "0000000000000000", "{line}");
     }
-    assert_eq!(world.witness("env").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    let witness = world.witness(&format!("{job}.env")).metadata().unwrap();
+    assert_eq!(witness.permissions().mode() & 0o777, 0o640);
 
     eventually("its children are reaped", || {
         let pid = krond.pid();
@@ -101,20 +123,24 @@ fn decisions_in_the_log_can_be_computed_again_in_both_forms() {
 }
 
 fn can_be_computed_again(format: &str) {
-    let (schedule, _) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
+    let world = new_world("");
+    let mut krond = Krond::spawn(&mut world.command_logging(format));
+    let socket = world.state_dir().join("krond.sock");
+    eventually("it listens", || UnixStream::connect(&socket).ok());
+    world.due_soon("odd%20%3D%20%22name%22", |schedule| {
+        format!(
+            r#"
             [job."odd = \"name\""]
-            schedule = "{schedule} @seed(daily,salt=\"a b=c\") @policy(deadline=30s)"
+            schedule = "{schedule} @seed(daily,salt=\"a b=c\") @policy(deadline=1h)"
             command = ["/bin/true"]
             "#
-    ));
-    let mut krond = Krond::spawn(&mut world.command_logging(format));
+        )
+    });
     eventually("the run is recorded", || {
         let history = world.history("odd = \"name\"");
         history.first().filter(|entry| entry["ExitCode"] == 0).map(drop)
     });
-    krond.signal(nix::sys::signal::Signal::SIGTERM);
+    krond.signal(Signal::SIGTERM);
     assert_eq!(krond.wait().code(), Some(0));
     let mut parser = TimingParser::new();
     let events: Vec<DecisionEvent> =
@@ -142,15 +168,17 @@ fn can_be_computed_again(format: &str) {
 
 #[test]
 fn a_command_that_cannot_be_executed_stays_unhandled_until_its_deadline() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.gone]
-        schedule = "{schedule} @policy(deadline=5s)"
-        command = ["/no/such/program"]
-        "#
-    ));
+    let world = new_world("");
     let mut krond = world.start();
+    let nominal = world.due_soon("gone", |schedule| {
+        format!(
+            r#"
+            [job.gone]
+            schedule = "{schedule} @policy(deadline=1h)"
+            command = ["/no/such/program"]
+            "#
+        )
+    });
     let failed = krond.wait_for("start_failed");
     assert_eq!(failed["error_type"], "ExecutionError");
     assert_eq!(failed["identity"], "gone");
@@ -164,6 +192,8 @@ fn a_command_that_cannot_be_executed_stays_unhandled_until_its_deadline() {
     });
     assert_eq!(document["LastHandledPeriodID"], "", "it is not handled yet");
     krond.wait_for("start_failed");
+    assert_eq!(krond.events("missed"), [Value::Null; 0], "its deadline has not passed");
+    end_deadlines(&world);
     let missed = krond.wait_for("missed");
     assert_eq!(missed["period_id"], nominal.as_str());
     let document = eventually("the miss is recorded", || {
@@ -177,22 +207,34 @@ fn a_command_that_cannot_be_executed_stays_unhandled_until_its_deadline() {
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_with_everything_it_started() {
-    let (schedule, _) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.slow]
-        schedule = "{schedule}"
-        command = "trap '' TERM; sleep 100 & echo $! > {{dir}}/child; while :; do sleep 0.05; done"
-        shell = true
-        timeout = "1s"
-        grace = "1s"
-        "#
-    ));
+    let config = |timeout_s: u64| {
+        format!(
+            r#"
+            [job.slow]
+            schedule = "{SELDOM}"
+            command = "trap '' TERM; sleep 100 & echo $! > {{dir}}/child; while :; do sleep 0.05; done"
+            shell = true
+            timeout = "{timeout_s}s"
+            grace = "1s"
+            "#
+        )
+    };
+    let world = new_world("");
     let mut krond = world.start();
-    let finished = krond.wait_for("finished");
-    assert_eq!(finished["ending"], "timed out", "{finished}");
+    // A run that had no time to get ready shows nothing; the next has twice the time.
+    let run = (0..8).find_map(|doubled| {
+        world.configure(&config(1 << doubled));
+        world.reload_now();
+        let run = world.run_now("slow")["run_id"].clone();
+        let finished = krond.wait_for("finished");
+        assert_eq!(finished["run_id"], run, "{finished}");
+        assert_eq!(finished["ending"], "timed out", "{finished}");
+        (!world.testimony("child").is_empty()).then_some(run)
+    });
+    let run = run.expect("a run that gets ready before its time is over");
     let entry = eventually("the end is recorded", || {
-        world.history("slow").into_iter().find(|entry| entry["Ending"] == "timed out")
+        let mut history = world.history("slow").into_iter();
+        history.find(|entry| entry["RunID"] == run && entry["Ending"] == "timed out")
     });
     assert_eq!(entry["Signal"], 9, "{entry}");
     let child = world.testimony("child")[0].clone();
@@ -204,16 +246,16 @@ fn a_run_that_takes_too_long_is_ended_with_everything_it_started() {
 
 #[test]
 fn what_a_command_leaves_behind_is_reaped_when_it_ends() {
-    let (schedule, _) = due_in(SOON_S);
     let world = new_world(&format!(
         r#"
         [job.father]
-        schedule = "{schedule}"
+        schedule = "{SELDOM}"
         command = "(exec >/dev/null 2>&1; while [ -d {{dir}} ] && [ ! -e {{dir}}/permit ]; do sleep 0.02; done) & echo $! > {{dir}}/child"
         shell = true
         "#
     ));
     let mut krond = world.start();
+    world.run_now("father");
     krond.wait_for("finished");
     let child = world.testimony("child")[0].clone();
     let parent = || {
@@ -254,21 +296,23 @@ fn a_run_by_hand_is_told_that_it_has_no_period() {
 
 #[test]
 fn old_logs_go_and_the_newest_stay() {
-    let world = new_world(
+    let world = new_world(&format!(
         r#"
         [daemon]
         log_runs = 2
         [job.often]
-        schedule = "* * * * * *"
+        schedule = "{SELDOM}"
         command = ["/bin/echo", "hello"]
-        "#,
-    );
+        "#
+    ));
     let mut krond = world.start();
     for _ in 0..4 {
+        world.run_now("often");
         krond.wait_for("finished");
     }
     eventually("old logs are removed", || (world.logs("often").len() <= 3).then_some(()));
-    // A period that found the run before it still going has no run.
+    krond.signal(Signal::SIGINT);
+    assert_eq!(krond.wait().code(), Some(0));
     let runs = world.history("often").into_iter().rev();
     let newest = runs.filter_map(|entry| Some(entry["RunID"].as_str()?.to_owned())).next().unwrap();
     let logs = world.logs("often");
@@ -277,39 +321,57 @@ fn old_logs_go_and_the_newest_stay() {
 
 #[test]
 fn the_daemon_sleeps_while_nothing_is_due() {
+    let deadline = now() + PATIENCE;
+    // A daemon that is slow to start has its own work to do before it was watched for long enough.
+    while !sleeps() {
+        assert!(now() < deadline, "no daemon was watched before it had work of its own");
+    }
+}
+
+/// Watches a daemon of which nothing is wanted; whether it was watched early enough.
+fn sleeps() -> bool {
     let (schedule, _) = due_in(40_000);
     let world =
         new_world(&format!("[job.rare]\nschedule = \"{schedule}\"\ncommand = [\"/bin/true\"]\n"));
+    let began = now();
     let krond = world.start();
     let switches = || {
         let status = read(format!("/proc/{}/status", krond.pid()).as_ref()).unwrap();
         let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
         line.unwrap().split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // Everything asked for at the start is over when nothing has moved for a while.
-    let settled = eventually("it sleeps", || {
-        let before = switches();
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        (switches() == before).then_some(before)
+    // Everything that was wanted at the start is written and over.
+    let known = world.state_dir().join("known.json");
+    eventually("its jobs are known", || known.exists().then_some(()));
+    eventually("its load is recorded", || {
+        world.epochs().iter().any(|epoch| epoch["Event"] == "load").then_some(())
     });
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert_eq!(switches(), settled, "the loop woke while nothing happened");
+    wait_until_idle(krond.pid());
+    let settled = switches();
+    std::thread::sleep(Duration::from_secs(2));
+    let found = switches();
+    if began.elapsed() > RESTS_AT_LEAST {
+        return false;
+    }
+    assert_eq!(found, settled, "the loop woke while nothing happened");
+    true
 }
 
 #[test]
 fn another_program_can_supervise_and_a_missing_one_is_said() {
-    let world = new_world(
+    let world = new_world(&format!(
         r#"
         [job.nap]
-        schedule = "* * * * * *"
-        command = ["/bin/sleep", "60"]
-        "#,
-    );
+        schedule = "{SELDOM}"
+        command = ["/bin/sleep", "600"]
+        "#
+    ));
     // krond is a supervisor when it is called one.
     let program = world.witness("another");
-    std::fs::copy(crate::KROND, &program).unwrap();
+    install_krond(&program);
     let mut krond = Krond::spawn(world.command().arg("--supervisor").arg(&program));
-    krond.wait_for("started");
+    krond.wait_for("ready");
+    world.run_now("nap");
     let active = &world.document("nap")["ActiveExecution"];
     let exe = std::fs::read_link(format!("/proc/{}/exe", active["Supervisor"]["PID"])).unwrap();
     assert_eq!(exe, program.canonicalize().unwrap());

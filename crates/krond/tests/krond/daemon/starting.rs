@@ -7,9 +7,11 @@ use std::process::Command;
 
 use kron_config::{Format, Loader, Options, Source};
 use kron_testkit::files::{read, write_private};
-use kron_testkit::krond::{Krond, SOON_S, World, due_in};
+use kron_testkit::krond::{Krond, World};
+use kron_testkit::waiting::{PATIENCE, eventually};
 use serde_json::Value;
 
+use crate::daemon::SELDOM;
 use crate::new_world;
 
 const HARMLESS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
@@ -111,12 +113,18 @@ fn state_that_cannot_be_trusted_or_used_refuses_the_start() {
 }
 
 fn refuses(what: &str, spoil: fn(&World)) {
-    let world = new_world(
-        "[job.busy]\nschedule = \"* * * * * *\"\ncommand = \"echo >> {dir}/ran\"\nshell = true\n",
-    );
+    let busy = |schedule: &str| {
+        format!(
+            "[job.busy]\nschedule = \"{schedule}\"\ncommand = \"echo >> {{dir}}/ran\"\nshell = true\n"
+        )
+    };
+    let world = new_world(&busy(SELDOM));
     let mut krond = world.start();
+    world.run_now("busy");
     krond.wait_for("finished");
     krond.stop();
+    // The daemon that is refused has something to run.
+    world.configure(&busy("* * * * * *"));
     let before = world.testimony("ran").len();
     spoil(&world);
     let (code, said) = world.run_to_end();
@@ -162,7 +170,7 @@ fn the_service_manager_is_told() {
     let world = new_world(HARMLESS);
     let path = world.witness("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let told = || {
         let mut bytes = [0; 64];
         let length = socket.recv(&mut bytes).unwrap();
@@ -176,23 +184,25 @@ fn the_service_manager_is_told() {
 
 #[test]
 fn a_damaged_document_is_set_aside_and_its_past_does_not_run_again() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.once]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "echo $KRON_PERIOD_ID >> {{dir}}/ran"
-        shell = true
-        "#
-    ));
+    let world = new_world("");
     let mut krond = world.start();
+    let nominal = world.due_soon("once", |schedule| {
+        format!(
+            r#"
+            [job.once]
+            schedule = "{schedule} @policy(deadline=1h)"
+            command = "echo $KRON_PERIOD_ID >> {{dir}}/ran"
+            shell = true
+            "#
+        )
+    });
     krond.wait_for("finished");
     krond.stop();
     world.write_document("once", "{\"Version\":\"1\",\"Ident");
     let mut krond = world.start();
     let events = krond.events("state_unreadable");
     assert_eq!(events.len(), 1, "{events:?}");
-    let document = kron_testkit::waiting::eventually("the document is replaced", || {
+    let document = eventually("the document is replaced", || {
         world.readable_document("once").filter(|document| document["LastOutcome"] == "missed")
     });
     assert_eq!(document["LastHandledPeriodID"], nominal.as_str());

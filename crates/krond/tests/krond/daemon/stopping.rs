@@ -3,14 +3,15 @@
 use kron_testkit::krond::{World, wait_for_permit};
 use nix::sys::signal::Signal;
 
+use crate::daemon::SELDOM;
 use crate::new_world;
 
-fn long_run() -> World {
+fn long_run(schedule: &str) -> World {
     let wait = wait_for_permit("permit");
     new_world(&format!(
         r#"
         [job.long]
-        schedule = "* * * * * *"
+        schedule = "{schedule}"
         command = "echo $KRON_PERIOD_ID >> {{dir}}/started; {wait}; echo $KRON_PERIOD_ID >> {{dir}}/ended; exit 7"
         shell = true
         grace = "2s"
@@ -20,7 +21,8 @@ fn long_run() -> World {
 
 #[test]
 fn an_interrupt_waits_for_what_runs_and_starts_nothing_more() {
-    let world = long_run();
+    // There is more to start every second.
+    let world = long_run("* * * * * *");
     let mut krond = world.start();
     let started = krond.wait_for("started");
     krond.signal(Signal::SIGINT);
@@ -39,9 +41,9 @@ fn an_interrupt_waits_for_what_runs_and_starts_nothing_more() {
 
 #[test]
 fn a_second_interrupt_ends_what_runs() {
-    let world = long_run();
+    let world = long_run(SELDOM);
     let mut krond = world.start();
-    krond.wait_for("started");
+    world.run_now("long");
     krond.signal(Signal::SIGINT);
     krond.wait_for("stopping");
     krond.signal(Signal::SIGINT);
@@ -56,9 +58,9 @@ fn a_second_interrupt_ends_what_runs() {
 
 #[test]
 fn a_stop_by_hand_is_answered_before_the_daemon_leaves() {
-    let world = long_run();
+    let world = long_run(SELDOM);
     let mut krond = world.start();
-    krond.wait_for("started");
+    world.run_now("long");
     let (status, answer) = world.ask("POST", "/api/v1/stop", r#"{"mode":"leave"}"#);
     assert_eq!(status, 200, "{answer}");
     krond.wait_for("stopped");

@@ -9,15 +9,16 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use kron_testkit::krond::{Krond, SOON_S, World, due_in};
+use kron_testkit::krond::{Krond, LEADS_S, World, second_of};
 use kron_testkit::needs::{Need, left_out};
-use kron_testkit::waiting::eventually;
+use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 
+use crate::daemon::{end_deadlines, install_krond};
 use crate::faults::scene::{
-    CODE, TESTIFY, assert_ran_once, assert_tells, judge, settle, wait_for_end, wall_second,
-    witnesses, witnesses_of,
+    CODE, TESTIFY, assert_ran_once, assert_tells, judge, settle, wait_for_end, witnesses,
+    witnesses_of,
 };
 use crate::new_world;
 
@@ -52,14 +53,7 @@ fn what_cannot_be_started_is_unhandled_until_its_deadline_and_missed_after_it() 
             "Permission denied",
         ),
     ];
-    let (schedule, nominal) = due_in(SOON_S);
-    let config: String = rows
-        .iter()
-        .map(|(name, lines, _)| {
-            format!("[job.{name}]\nschedule = \"{schedule} @policy(deadline=5s)\"\n{lines}\n")
-        })
-        .collect();
-    let world = new_world(&config);
+    let world = new_world("");
     let file = |name, text, mode| {
         let path = world.witness(name);
         fs::write(&path, text).unwrap();
@@ -70,6 +64,12 @@ fn what_cannot_be_started_is_unhandled_until_its_deadline_and_missed_after_it() 
     file("script", "#!/no/such/interpreter\n", 0o755);
     fs::DirBuilder::new().mode(0o700).create(world.witness("closed")).unwrap();
     let mut krond = world.start();
+    let nominal = world.due_soon(rows[0].0, |schedule| {
+        let job = |(name, lines, _): &(&str, &str, &str)| {
+            format!("[job.{name}]\nschedule = \"{schedule} @policy(deadline=1h)\"\n{lines}\n")
+        };
+        rows.iter().map(job).collect()
+    });
 
     // Some are tried again before others are tried at all.
     let mut failed = BTreeMap::new();
@@ -84,6 +84,8 @@ fn what_cannot_be_started_is_unhandled_until_its_deadline_and_missed_after_it() 
         assert!(line["message"].as_str().unwrap().contains(why), "{line}");
         assert_ne!(world.document(name)["LastHandledPeriodID"], *nominal, "{name}: too early");
     }
+    assert!(krond.events("missed").is_empty(), "no deadline has passed");
+    end_deadlines(&world);
     let missed: Vec<Value> = rows.iter().map(|_| krond.wait_for("missed")).collect();
     for (name, ..) in rows {
         let line = missed.iter().find(|line| line["identity"] == name).expect(name);
@@ -105,11 +107,14 @@ fn what_cannot_be_started_is_unhandled_until_its_deadline_and_missed_after_it() 
 
 #[test]
 fn what_is_mended_within_its_deadline_runs_once() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        "[job.careful]\nschedule = \"{schedule} @policy(deadline=1h)\"\ncommand = [\"{{dir}}/late\"]\n"
-    ));
+    let world = new_world("");
     let mut krond = world.start();
+    let nominal = world.due_soon("careful", |schedule| {
+        format!(
+            "[job.careful]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
+             command = [\"{{dir}}/late\"]\n"
+        )
+    });
     krond.wait_for("start_failed");
     // A daemon in between makes no difference.
     krond.kill();
@@ -133,18 +138,17 @@ fn what_ran_has_run_however_it_ended() {
         ("aborts", "kill -ABRT $$", ("signalled", None, Some(6))),
         ("succeeds", "exit 0", ("exited", Some(0), None)),
     ];
-    let (schedule, nominal) = due_in(SOON_S);
-    let config: String = rows
-        .iter()
-        .map(|(name, script, _)| {
+    let world = new_world("");
+    let mut krond = world.start();
+    let nominal = world.due_soon(rows[0].0, |schedule| {
+        let jobs = rows.iter().map(|(name, script, _)| {
             format!(
                 "[job.{name}]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
                  command = \"{TESTIFY}; {script}\"\nshell = true\nlimits = {{ core = 0 }}\n"
             )
-        })
-        .collect();
-    let world = new_world(&config);
-    let mut krond = world.start();
+        });
+        jobs.collect()
+    });
     for _ in rows {
         krond.wait_for("finished");
     }
@@ -173,19 +177,16 @@ fn what_ran_has_run_however_it_ended() {
     }
 }
 
-/// A daemon of a user with no rights, in a world that is that user's.
-fn unprivileged(config: &str) -> (World, Krond) {
-    let world = new_world(config);
+/// A daemon of a user with no rights, in a world that is that user's. It has no jobs yet.
+fn unprivileged() -> (World, Krond) {
+    let world = new_world("");
     let home = world.state_dir().parent().unwrap().to_owned();
     for path in [&home, &world.witness(""), &world.config_path()] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     // Where it was built others may not go.
     let program = home.join("krond");
-    let built = world.command().get_program().to_owned();
-    if fs::hard_link(&built, &program).is_err() {
-        fs::copy(&built, &program).unwrap();
-    }
+    install_krond(&program);
     let mut command = Command::new(program);
     command.args(world.command().get_args()).uid(NOBODY).gid(NOBODY);
     let mut krond = Krond::spawn(&mut command);
@@ -210,23 +211,25 @@ fn a_user_who_may_have_no_more_processes_is_waited_for() {
     if left_out("limits on processes", &[Need::Root]) {
         return;
     }
-    for lead in [2, 4, 8, 16] {
-        let due = wall_second() + lead;
-        let (schedule, nominal) = due_in(lead);
-        let (world, mut krond) = unprivileged(&format!(
-            r#"
-            [job.careful]
-            schedule = "{schedule} @policy(deadline=1h)"
-            command = "{TESTIFY}; exit {CODE}"
-            shell = true
-            [job.hasty]
-            schedule = "{schedule} @policy(deadline=0s)"
-            command = "{TESTIFY}"
-            shell = true
-            "#
-        ));
+    for lead_s in LEADS_S {
+        let (world, mut krond) = unprivileged();
+        let nominal = world.load_due_in(lead_s, "careful", |schedule| {
+            format!(
+                r#"
+                [job.careful]
+                schedule = "{schedule} @policy(deadline=1h)"
+                command = "{TESTIFY}; exit {CODE}"
+                shell = true
+                [job.hasty]
+                schedule = "{schedule} @policy(deadline=0s)"
+                command = "{TESTIFY}"
+                shell = true
+                "#
+            )
+        });
+        let Some(nominal) = nominal else { continue };
         limit_processes(&krond, 1);
-        if wall_second() >= due {
+        if wall_seconds() >= second_of(&nominal) {
             continue;
         }
         let failed = krond.wait_for_job("start_failed", "careful");
@@ -258,22 +261,25 @@ fn a_user_that_the_daemon_cannot_become_never_runs_anything() {
     if left_out("daemons of other users", &[Need::Root]) {
         return;
     }
-    let (schedule, nominal) = due_in(SOON_S);
-    let (world, mut krond) = unprivileged(&format!(
-        r#"
-        [job.climber]
-        schedule = "{schedule} @policy(deadline=2s)"
-        command = "{TESTIFY}"
-        shell = true
-        user = "root"
-        "#
-    ));
+    let (world, mut krond) = unprivileged();
+    let nominal = world.due_soon("climber", |schedule| {
+        format!(
+            r#"
+            [job.climber]
+            schedule = "{schedule} @policy(deadline=1h)"
+            command = "{TESTIFY}"
+            shell = true
+            user = "root"
+            "#
+        )
+    });
     let failed = krond.wait_for("start_failed");
     assert_tells(&failed, "ExecutionError");
     assert_eq!(
         (&failed["identity"], &failed["period_id"]),
         (&"climber".into(), &Value::from(nominal))
     );
+    end_deadlines(&world);
     krond.wait_for("missed");
     krond.stop();
     assert!(witnesses_of(&world, "climber").is_empty(), "it ran as somebody else");

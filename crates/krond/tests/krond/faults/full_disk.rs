@@ -2,27 +2,34 @@
 //!
 //! The state directory, or only the logs in it, is a small file system of its own.
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use kron_testkit::krond::{Krond, SOON_S, World, due_in, wait_for_permit};
+use kron_testkit::krond::{Krond, World, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::daemon::SELDOM;
 use crate::faults::scene::{
-    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, document_name, judge, line_of,
-    settle, thread_named, unfinished, wait_for_end, wait_for_witness, wall_second, witnesses,
+    assert_ran_once, assert_tells, before_due, before_due_in, careful, document_name, judge,
+    line_of, settle, thread_named, unfinished, wait_for_end, wait_for_witness, witnesses,
 };
 use crate::faults::strace::Tracing;
 use crate::new_world;
 
 /// Bytes of a page, the smallest piece of such a file system.
 const PAGE: usize = 4_096;
+
+/// Runs of which a daemon has more to say than a pipe of one page holds.
+const RUNS: usize = 24;
 
 /// A small file system. Dropping it unmounts it.
 struct Mount {
@@ -71,19 +78,25 @@ impl Drop for Mount {
     }
 }
 
-/// A world whose job is due in a moment, its state on a small file system.
-fn careful(lead: u64, script: &str) -> (World, Mount, String) {
-    let (schedule, nominal) = due_in(lead);
-    let world = new_world(&format!(
-        r#"
-        [job.careful]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "{TESTIFY}; {script}; exit {CODE}"
-        shell = true
-        "#
-    ));
-    let mount = Mount::new(world.state_dir(), 1 << 20);
-    (world, mount, nominal)
+/// A world whose state is on a small file system.
+struct SmallWorld {
+    // Before the world, whose directory it is in, it is dropped.
+    mount: Mount,
+    world: World,
+}
+
+impl SmallWorld {
+    fn new() -> SmallWorld {
+        let world = new_world("");
+        let mount = Mount::new(world.state_dir(), 1 << 20);
+        SmallWorld { world, mount }
+    }
+}
+
+impl Borrow<World> for SmallWorld {
+    fn borrow(&self) -> &World {
+        &self.world
+    }
 }
 
 /// The daemon says why it leaves, and leaves with 5.
@@ -99,10 +112,9 @@ fn nothing_starts_that_there_is_no_room_to_record() {
     if left_out("a full disk", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (world, mount, nominal) = careful(SOON_S + 2, "true");
-    let mut krond = world.start();
-    settle(&world, &krond);
-    mount.fill_but(0);
+    let fill = |place: &SmallWorld, _: &Krond| place.mount.fill_but(0);
+    let (place, mut krond, (), nominal) = before_due_in(SmallWorld::new, "true", "", fill);
+    let SmallWorld { world, mount } = place;
     assert_leaves(&mut krond);
     // Nor is anything when a daemon starts on a disk that is full.
     let mut krond = Krond::spawn(&mut world.command());
@@ -120,8 +132,10 @@ fn an_end_that_there_is_no_room_for_is_kept_until_there_is() {
     if left_out("a full disk", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (world, mount, nominal) = careful(SOON_S, &wait_for_permit("permit"));
+    let SmallWorld { world, mount } = SmallWorld::new();
     let mut krond = world.start();
+    let wait = wait_for_permit("permit");
+    let nominal = world.due_soon("careful", |schedule| careful(schedule, &wait, ""));
     eventually("the start is recorded", || world.history("careful").pop());
     settle(&world, &krond);
     mount.fill_but(0);
@@ -143,41 +157,36 @@ fn a_record_that_fits_in_part_takes_the_place_of_nothing() {
         return;
     }
     const ROOM_PAGES: usize = 2;
-    for lead in [3, 6, 12] {
-        let due = wall_second() + lead;
-        let (world, mount, nominal) = careful(lead, "true");
-        let earlier = long_document();
-        world.write_document("careful", &earlier.to_string());
-        let mut krond = world.start();
-        settle(&world, &krond);
+    let earlier = long_document();
+    let new = || {
+        let place = SmallWorld::new();
+        place.world.write_document("careful", &earlier.to_string());
+        place
+    };
+    let prepare = |place: &SmallWorld, krond: &Krond| {
         let name = unfinished(&document_name("careful"));
-        let tracing = Tracing::new(&world.state_dir(), &[&name], None);
-        let attached = tracing.attach(&[thread_named(&krond, "sync-1")]);
-        mount.fill_but(ROOM_PAGES);
-        if wall_second() >= due {
-            continue;
-        }
-        assert_leaves(&mut krond);
-        attached.ended();
-        let calls = tracing.calls();
-        let writes: Vec<_> = calls.iter().filter(|call| call.name == "write").collect();
-        let (short, none) = (writes[0], writes[1]);
-        assert_eq!(short.result, (ROOM_PAGES * PAGE).to_string(), "a part of it was taken");
-        assert!(none.result.contains("ENOSPC"), "{none:?}");
-        assert_eq!(world.document("careful"), earlier, "the old document is in its place");
-        assert!(witnesses(&world).is_empty(), "it ran without a record");
-        mount.make_room();
-        let krond = world.start();
-        wait_for_witness(&world, &nominal);
-        wait_for_end(&world);
-        krond.stop();
-        assert_eq!(
-            world.history("careful").len(),
-            earlier["History"].as_array().unwrap().len() + 1
-        );
-        return;
-    }
-    panic!("this machine is too slow");
+        let tracing = Tracing::new(&place.world.state_dir(), &[&name], None);
+        let attached = tracing.attach(&[thread_named(krond, "sync-1")]);
+        place.mount.fill_but(ROOM_PAGES);
+        (tracing, attached)
+    };
+    let (place, mut krond, (tracing, attached), nominal) = before_due_in(new, "true", "", prepare);
+    let SmallWorld { world, mount } = place;
+    assert_leaves(&mut krond);
+    attached.ended();
+    let calls = tracing.calls();
+    let writes: Vec<_> = calls.iter().filter(|call| call.name == "write").collect();
+    let (short, none) = (writes[0], writes[1]);
+    assert_eq!(short.result, (ROOM_PAGES * PAGE).to_string(), "a part of it was taken");
+    assert!(none.result.contains("ENOSPC"), "{none:?}");
+    assert_eq!(world.document("careful"), earlier, "the old document is in its place");
+    assert!(witnesses(&world).is_empty(), "it ran without a record");
+    mount.make_room();
+    let krond = world.start();
+    wait_for_witness(&world, &nominal);
+    wait_for_end(&world);
+    krond.stop();
+    assert_eq!(world.history("careful").len(), earlier["History"].as_array().unwrap().len() + 1);
 }
 
 /// A document with so much history that it takes several pages.
@@ -232,17 +241,12 @@ fn output_that_there_is_no_room_for_ends_no_run() {
     if left_out("a full disk of logs", &[Need::Root, Need::Mount]) {
         return;
     }
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.careful]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "head -c 3000000 /dev/zero || exit 1; {TESTIFY}; exit {CODE}"
-        shell = true
-        "#
-    ));
+    let world = new_world("");
     let logs = Mount::new(world.state_dir().join("logs"), 16 * PAGE);
     let krond = world.start();
+    let nominal = world.due_soon("careful", |schedule| {
+        careful(schedule, "head -c 3000000 /dev/zero || exit 1", "")
+    });
     wait_for_end(&world);
     krond.stop();
     assert_ran_once(&world, &nominal);
@@ -255,6 +259,14 @@ fn output_that_there_is_no_room_for_ends_no_run() {
 struct Unheard(Child);
 
 impl Unheard {
+    /// Starts it, and waits until it can be asked.
+    fn start(world: &World, log: impl Into<Stdio>) -> Unheard {
+        let krond = Unheard(world.command().stdin(Stdio::null()).stderr(log).spawn().unwrap());
+        let socket = world.state_dir().join("krond.sock");
+        eventually("it listens", || UnixStream::connect(&socket).ok());
+        krond
+    }
+
     fn stop(mut self, signal: Signal) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
@@ -271,17 +283,10 @@ impl Drop for Unheard {
 /// The daemon's own log goes to a device that is always full.
 #[test]
 fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
-    let (schedule, nominal) = due_in(SOON_S);
-    let world = new_world(&format!(
-        r#"
-        [job.careful]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "{TESTIFY}; exit {CODE}"
-        shell = true
-        "#
-    ));
+    let world = new_world("");
     let full = File::options().write(true).open(Path::new("/dev/full")).unwrap();
-    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(full).spawn().unwrap());
+    let krond = Unheard::start(&world, full);
+    let nominal = world.due_soon("careful", |schedule| careful(schedule, "true", ""));
     wait_for_end(&world);
     krond.stop(Signal::SIGTERM);
     assert_ran_once(&world, &nominal);
@@ -292,13 +297,26 @@ fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
 #[test]
 fn a_log_that_nobody_reads_holds_up_no_run() {
     let world = new_world(&format!(
-        "[job.careful]\nschedule = \"* * * * * *\"\ncommand = \"{TESTIFY}\"\nshell = true\n"
+        "[job.careful]\nschedule = \"{SELDOM}\"\nshell = true\n\
+         command = \"mktemp {{dir}}/ran.careful.${{KRON_PERIOD_ID#manual/}}.XXXXXXXX > /dev/null\"\n"
     ));
     let (_unread, log) = std::io::pipe().unwrap();
     // Full before it is used, but for one page.
     nix::fcntl::fcntl(&log, nix::fcntl::FcntlArg::F_SETPIPE_SZ(PAGE as i32)).unwrap();
-    let krond = Unheard(world.command().stdin(Stdio::null()).stderr(log).spawn().unwrap());
-    eventually("it goes on after the log is full", || (witnesses(&world).len() > 8).then_some(()));
+    let krond = Unheard::start(&world, log);
+    // Each run is worth several lines of the log, and all of them more than a page.
+    let mut periods = BTreeMap::new();
+    for _ in 0..RUNS {
+        let period = world.run_now("careful")["period_id"].as_str().unwrap().to_owned();
+        eventually("its end is recorded", || {
+            let document = world.document("careful");
+            let entry = world.history("careful").pop()?;
+            let is_over = entry["PeriodID"] == *period && entry["ExitCode"] == 0;
+            (is_over && document["ActiveExecution"].is_null()).then_some(())
+        });
+        periods.insert(period.trim_start_matches("manual/").to_owned(), 1);
+    }
     krond.stop(Signal::SIGINT);
-    judge(&world, "careful");
+    assert_eq!(witnesses(&world), periods, "each ran once");
+    assert_eq!(world.history("careful").len(), RUNS);
 }

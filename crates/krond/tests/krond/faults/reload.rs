@@ -1,9 +1,10 @@
 //! Definitions that change at the worst moment, or are not what they should be.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::Path;
 
-use kron_testkit::krond::{Krond, SOON_S, World, due_in, wait_for_permit};
+use kron_testkit::krond::{Krond, World, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
@@ -11,9 +12,10 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
+use crate::daemon::SELDOM;
 use crate::faults::scene::{
-    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, judge, thread_named, unfinished,
-    wait_for_end, wait_for_witness, witnesses, witnesses_of,
+    CODE, TESTIFY, assert_ran_once, assert_tells, before_due, careful, judge, settle, thread_named,
+    unfinished, wait_for_end, wait_for_witness, witnesses, witnesses_of,
 };
 use crate::faults::strace::{Effect, Injection, Tracing, When};
 use crate::new_world;
@@ -21,23 +23,26 @@ use crate::new_world;
 /// Signals of a storm.
 const STORM: usize = 300;
 
-fn secondly(name: &str) -> String {
-    format!("[job.{name}]\nschedule = \"* * * * * *\"\ncommand = \"{TESTIFY}\"\nshell = true\n")
+/// A job that is run by request and leaves its witness then.
+fn seldom(name: &str) -> String {
+    // The name of a run by request has a slash in it.
+    let testify = TESTIFY.replace("$KRON_PERIOD_ID", "${KRON_PERIOD_ID#manual/}");
+    format!("[job.{name}]\nschedule = \"{SELDOM}\"\ncommand = \"{testify}\"\nshell = true\n")
 }
 
-/// A job that is due once, in a moment, and runs until it is permitted to end.
-fn long(lead: u64) -> (String, String) {
-    let (schedule, nominal) = due_in(lead);
-    let wait = wait_for_permit("permit");
-    let config = format!(
-        r#"
-        [job.careful]
-        schedule = "{schedule} @policy(deadline=1h)"
-        command = "{TESTIFY}; {wait}; exit {CODE}"
-        shell = true
-        "#
-    );
-    (config, nominal)
+/// Judges the periods of `careful`, of which there were runs by request as well.
+fn judge_scheduled(world: &World) {
+    let mut history = world.history("careful");
+    history.retain(|entry| entry["Outcome"] == "executed");
+    for entry in &history {
+        let period = entry["PeriodID"].as_str().unwrap().trim_start_matches("manual/");
+        assert_eq!(witnesses(world).get(period), Some(&1), "{period} ran once: {history:?}");
+    }
+    assert_eq!(witnesses(world).len(), history.len(), "every run is recorded: {history:?}");
+}
+
+fn secondly(name: &str) -> String {
+    format!("[job.{name}]\nschedule = \"* * * * * *\"\ncommand = \"{TESTIFY}\"\nshell = true\n")
 }
 
 #[test]
@@ -108,9 +113,15 @@ fn definitions_that_cannot_be_used_change_nothing() {
             std::os::unix::fs::symlink(path, path).unwrap();
         }),
     ];
-    let world = new_world(&secondly("careful"));
+    let config = seldom("careful");
+    let world = new_world(&config);
     let mut krond = world.start();
+    world.run_now("careful");
     krond.wait_for("finished");
+    krond.stop();
+    // A daemon that finds a job's document writes nothing more about the job of its own accord.
+    let mut krond = world.start();
+    settle(&world, &krond);
     let known = || kron_testkit::files::read(&world.state_dir().join("known.json")).unwrap();
     let before = known();
     for (what, spoil) in rows {
@@ -128,18 +139,22 @@ fn definitions_that_cannot_be_used_change_nothing() {
         // What was there before goes on.
         let (_, job) = world.ask("GET", "/api/v1/scheduler/jobs/careful", "");
         assert!(job.to_string().contains("careful"), "{what}: {job}");
+        world.run_now("careful");
         krond.wait_for_job("finished", "careful");
         assert_eq!(known(), before, "{what}: something was recorded");
         let path = world.config_path();
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
-        world.configure(&secondly("careful"));
+        world.configure(&config);
     }
     assert_eq!(krond.events("loaded").len(), 1, "nothing was loaded after the start");
+    // What is sound takes effect, and falls due.
+    world.configure(&secondly("careful"));
     krond.signal(Signal::SIGHUP);
     krond.wait_for("loaded");
+    krond.wait_for_job("finished", "careful");
     krond.signal(Signal::SIGINT);
     assert_eq!(krond.wait().code(), Some(0));
-    judge(&world, "careful");
+    judge_scheduled(&world);
 }
 
 #[test]
@@ -147,9 +162,8 @@ fn definitions_that_cannot_be_read_for_want_of_descriptors_change_nothing() {
     if left_out("reloads without descriptors", &[Need::Root, Need::Strace]) {
         return;
     }
-    let world = new_world(&secondly("careful"));
+    let world = new_world(&seldom("careful"));
     let mut krond = world.start();
-    krond.wait_for("finished");
     for error in ["EMFILE", "EIO", "EACCES"] {
         let injection = Injection {
             calls: "open,openat".to_owned(),
@@ -159,15 +173,35 @@ fn definitions_that_cannot_be_read_for_want_of_descriptors_change_nothing() {
         let config = world.config_path();
         let names = [config.to_str().unwrap()];
         let tracing = Tracing::new(&world.state_dir(), &names, Some(&injection));
+        settle(&world, &krond);
         let attached = tracing.attach(&[thread_named(&krond, "reload")]);
         krond.signal(Signal::SIGHUP);
         assert_tells(&krond.wait_for("reload_failed"), "SystemError");
         drop(attached);
+        world.run_now("careful");
         krond.wait_for("finished");
     }
     krond.signal(Signal::SIGINT);
     assert_eq!(krond.wait().code(), Some(0));
-    judge(&world, "careful");
+    assert_eq!(world.history("careful").len(), 3, "a run after each");
+}
+
+/// A daemon with a job that runs until it is permitted to end, the job's definition, and its period,
+/// which is about to begin.
+fn long() -> (World, Krond, String, String) {
+    let world = new_world("");
+    let mut krond = world.start();
+    let config = RefCell::new(String::new());
+    let nominal = world.due_soon("careful", |schedule| {
+        config.replace(careful(schedule, &wait_for_permit("permit"), ""));
+        config.borrow().clone()
+    });
+    // Every load after that of the start is looked at: those that follow are waited for.
+    let generation = world.ask("GET", "/api/v1/status", "").1["generation"].as_u64().unwrap();
+    for _ in 1..generation {
+        krond.wait_for("loaded");
+    }
+    (world, krond, config.into_inner(), nominal)
 }
 
 fn reload(world: &World, krond: &mut Krond, config: &str) {
@@ -178,9 +212,7 @@ fn reload(world: &World, krond: &mut Krond, config: &str) {
 
 #[test]
 fn a_job_that_is_removed_and_comes_back_keeps_its_run_and_its_past() {
-    let (config, nominal) = long(SOON_S);
-    let world = new_world(&config);
-    let mut krond = world.start();
+    let (world, mut krond, config, nominal) = long();
     wait_for_witness(&world, &nominal);
     reload(&world, &mut krond, &secondly("other"));
     krond.wait_for_job("finished", "other");
@@ -207,13 +239,10 @@ fn a_job_that_is_removed_and_comes_back_keeps_its_run_and_its_past() {
 
 #[test]
 fn an_edit_never_disturbs_what_runs() {
-    let (config, nominal) = long(SOON_S);
-    let world = new_world(&config);
-    let mut krond = world.start();
+    let (world, mut krond, config, nominal) = long();
     let started = krond.wait_for("started");
     wait_for_witness(&world, &nominal);
     let command = Pid::from_raw(started["pid"].as_i64().unwrap() as i32);
-    let (later, later_nominal) = due_in(SOON_S);
     let edits = [
         // Another command, another time, other rules, other limits.
         config.replace("exit 7", "exit 8"),
@@ -221,15 +250,13 @@ fn an_edit_never_disturbs_what_runs() {
         config.replace("shell = true", "shell = true\ntimeout = \"1s\"\ngrace = \"1s\""),
         config.replace("deadline=1h", "deadline=1h,suspend=true"),
         config.replace("shell = true", "shell = true\nuser = \"no-such-user\"\ncwd = \"/no/such\""),
-        format!(
-            "[job.careful]\nschedule = \"{later} @policy(deadline=1h)\"\n\
-             command = \"{TESTIFY}; exit {CODE}\"\nshell = true\n"
-        ),
     ];
     for edit in &edits {
         reload(&world, &mut krond, edit);
         kill(command, None).expect("the command still runs");
     }
+    let later_nominal = world.due_soon("careful", |schedule| careful(schedule, "true", ""));
+    kill(command, None).expect("the command still runs");
     // The new period falls due while the old run goes on, which is forbidden.
     let skipped = krond.wait_for_job("skipped", "careful");
     assert_eq!(skipped["period_id"], *later_nominal);

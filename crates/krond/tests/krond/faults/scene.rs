@@ -3,17 +3,16 @@
 //! A command makes a file that is named after its period and ends in something random, which
 //! cannot exist already. So two runs of one period leave two files, whatever anybody records.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, World, due_in};
-use kron_testkit::waiting::{WAIT_FOR_A_THREAD, eventually, wait_until_blocked};
+use kron_testkit::krond::{Krond, LEADS_S, World, second_of};
+use kron_testkit::process::{self, wait_until_idle};
+use kron_testkit::waiting::{eventually, wall_seconds};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -48,31 +47,47 @@ pub(crate) fn witnesses_of(world: &World, identity: &str) -> BTreeMap<String, us
     runs
 }
 
-/// A daemon whose one job, `careful`, is about to fall due, and what was prepared before it is. A
-/// machine that was too slow for that gets more time. The job leaves its witness, runs `script`
-/// and exits with [`CODE`]; `settings` are further lines of its definition.
+/// The definition of a job, `careful`, that is due at this schedule, whenever that was. It leaves its
+/// witness, runs `script` and exits with [`CODE`]; `settings` are further lines of its definition.
+pub(crate) fn careful(schedule: &str, script: &str, settings: &str) -> String {
+    format!(
+        r#"
+        [job.careful]
+        schedule = "{schedule} @policy(deadline=1h)"
+        command = "{TESTIFY}; {script}; exit {CODE}"
+        shell = true
+        {settings}
+        "#
+    )
+}
+
+/// A daemon whose one job, [`careful`], is about to fall due, and what was prepared before it is. A
+/// machine that was too slow for that gets more time.
 pub(crate) fn before_due<T>(
     script: &str,
     settings: &str,
     prepare: impl Fn(&World, &Krond) -> T,
 ) -> (World, Krond, T, String) {
-    for lead in [2, 4, 8, 16] {
-        let due = wall_second() + lead;
-        let (schedule, nominal) = due_in(lead);
-        let world = new_world(&format!(
-            r#"
-            [job.careful]
-            schedule = "{schedule} @policy(deadline=1h)"
-            command = "{TESTIFY}; {script}; exit {CODE}"
-            shell = true
-            {settings}
-            "#
-        ));
+    before_due_in(|| new_world(""), script, settings, prepare)
+}
+
+/// As [`before_due`], in the worlds that `new` makes.
+pub(crate) fn before_due_in<W: Borrow<World>, T>(
+    new: impl Fn() -> W,
+    script: &str,
+    settings: &str,
+    prepare: impl Fn(&W, &Krond) -> T,
+) -> (W, Krond, T, String) {
+    for lead_s in LEADS_S {
+        let place = new();
+        let world = place.borrow();
         let krond = world.start();
-        settle(&world, &krond);
-        let prepared = prepare(&world, &krond);
-        if wall_second() < due {
-            return (world, krond, prepared, nominal);
+        let config = |schedule: &str| careful(schedule, script, settings);
+        let Some(nominal) = world.load_due_in(lead_s, "careful", config) else { continue };
+        settle(world, &krond);
+        let prepared = prepare(&place, &krond);
+        if wall_seconds() < second_of(&nominal) {
+            return (place, krond, prepared, nominal);
         }
     }
     panic!("this machine is too slow");
@@ -169,33 +184,21 @@ pub(crate) fn thread_named(krond: &Krond, name: &str) -> i32 {
 
 /// The threads whose names begin so.
 pub(crate) fn threads_named(krond: &Krond, name: &str) -> Vec<i32> {
-    let tasks = Path::new("/proc").join(krond.pid().to_string()).join("task");
-    let tasks = tasks.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let named = |task: &PathBuf| {
-        read(&task.join("comm")).is_some_and(|found| found.trim().starts_with(name))
-    };
-    let number = |task: PathBuf| task.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    tasks.filter(named).map(number).collect()
+    process::threads_named(krond.pid(), name)
 }
 
-/// Waits until a daemon that is ready has written everything it writes at its start, so that what
-/// its threads do next is about what happens next.
+/// Waits until a daemon that is ready, or has answered a reload, has written everything it writes
+/// then, so that what its threads do next is about what happens next.
 pub(crate) fn settle(world: &World, krond: &Krond) {
     eventually("the load is recorded", || {
         let epochs = world.epochs();
         let start = epochs.iter().rposition(|epoch| epoch["Event"] == "start")?;
         epochs[start..].iter().any(|epoch| epoch["Event"] == "load").then_some(())
     });
-    // The loop was woken by what is durable by now; once it sleeps it has asked for all it wants.
-    wait_until_blocked(krond.pid(), WAIT_FOR_EVENTS);
-    wait_until_blocked(thread_named(krond, "sync-1"), WAIT_FOR_A_THREAD);
+    let known = world.state_dir().join("known.json");
+    eventually("its jobs are known", || known.exists().then_some(()));
+    wait_until_idle(krond.pid());
 }
-
-/// The numbers of the calls in which the loop waits.
-#[cfg(target_arch = "x86_64")]
-const WAIT_FOR_EVENTS: &[&str] = &["232", "281"];
-#[cfg(target_arch = "aarch64")]
-const WAIT_FOR_EVENTS: &[&str] = &["22"];
 
 /// Runs every case, several at a time, and fails with all that went wrong.
 pub(crate) fn all<C: Sync + std::fmt::Display>(cases: &[C], run: impl Fn(&C) + Sync) {
@@ -222,13 +225,7 @@ pub(crate) fn all<C: Sync + std::fmt::Display>(cases: &[C], run: impl Fn(&C) + S
     assert!(count == 0, "{count} of {} failed\n{}", cases.len(), failures.join("\n"));
 }
 
-/// The second that the wall clock shows.
-#[expect(clippy::disallowed_methods, reason = "tests of real time ask for it")]
-pub(crate) fn wall_second() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
-
 /// Waits until the wall clock shows this second.
 pub(crate) fn wait_until_second(second: u64) {
-    eventually("the time comes", || (wall_second() >= second).then_some(()));
+    eventually("the time comes", || (wall_seconds() >= second).then_some(()));
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use kron_testkit::files::read;
+use kron_testkit::process::{is_traced_since, switches};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -76,6 +77,53 @@ pub(crate) struct Call {
     pub(crate) injected: bool,
 }
 
+impl Call {
+    /// Whether it changes something, or makes a change durable.
+    pub(crate) fn changes(&self) -> bool {
+        let names = [
+            "write",
+            "pwrite64",
+            "ftruncate",
+            "fsync",
+            "fdatasync",
+            "rename",
+            "renameat",
+            "renameat2",
+            "unlink",
+            "unlinkat",
+            "mkdir",
+            "mkdirat",
+            "chmod",
+            "fchmodat",
+            "utimensat",
+        ];
+        names.contains(&&*self.name)
+    }
+}
+
+/// Which calls of a path are made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All by which something changes, and the first of each other name in each part of the path.
+    Weighty,
+    /// All.
+    Every,
+}
+
+impl Extent {
+    /// Those of these calls that are made to fail, each with the part of the path that it is in.
+    pub(crate) fn of<P: Clone + PartialEq>(self, calls: Vec<(P, Call)>) -> Vec<(P, Call)> {
+        let is_first = |place: usize| {
+            let (part, call) = &calls[place];
+            !calls[..place].iter().any(|(other, seen)| other == part && seen.name == call.name)
+        };
+        let is_meant =
+            |place: usize| self == Extent::Every || calls[place].1.changes() || is_first(place);
+        let meant: Vec<usize> = (0..calls.len()).filter(|place| is_meant(*place)).collect();
+        meant.into_iter().map(|place| calls[place].clone()).collect()
+    }
+}
+
 /// What is traced, and where the trace goes.
 #[derive(Debug)]
 pub(crate) struct Tracing {
@@ -138,8 +186,9 @@ impl Tracing {
         traced
     }
 
-    /// Traces these threads of a running daemon from now on.
+    /// Traces these threads of a running daemon from now on. They wait for work.
     pub(crate) fn attach(&self, threads: &[i32]) -> Attached {
+        let before: Vec<_> = threads.iter().map(|thread| switches(*thread)).collect();
         let mut strace = Command::new("strace");
         strace.args(&self.arguments);
         for thread in threads {
@@ -147,8 +196,9 @@ impl Tracing {
         }
         let child = strace.stdin(Stdio::null()).process_group(0).spawn().unwrap();
         let attached = Attached { child };
-        for thread in threads {
-            eventually("strace is attached", || (tracer_of(*thread)? != 0).then_some(()));
+        for (thread, before) in threads.iter().zip(before) {
+            // On a busy machine the daemon may have met its failure before that is seen here.
+            eventually("strace is attached", || is_traced_since(*thread, before).then_some(()));
         }
         attached
     }

@@ -25,7 +25,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::faults::scene::{TESTIFY, all, document_name, judge, line_of, witnesses};
+use crate::daemon::SELDOM;
+use crate::faults::scene::{all, document_name, judge, line_of, witnesses};
 use crate::faults::starting::Crashed;
 use crate::new_world;
 
@@ -332,10 +333,10 @@ fn logs_are_not_led_astray_either() {
         }
     }
     all(&cases, |case| {
-        let world = new_world(
-            "[job.careful]\nschedule = \"* * * * * * @policy(deadline=0s)\"\n\
-             command = \"echo something\"\nshell = true\n[daemon]\nlog_runs = 1\n",
-        );
+        let world = new_world(&format!(
+            "[job.careful]\nschedule = \"{SELDOM}\"\n\
+             command = \"echo something\"\nshell = true\n[daemon]\nlog_runs = 1\n"
+        ));
         let bait = Bait::new(&world);
         // What a daemon that tidies up there would remove.
         let old = bait.directory.join(&hash);
@@ -354,6 +355,8 @@ fn logs_are_not_led_astray_either() {
             assert_eq!(krond.wait().code(), Some(3), "{}", krond.said.join("\n"));
             line_of(&krond.said, "refused_to_start")
         } else {
+            let (status, answer) = world.ask("POST", "/api/v1/scheduler/jobs/careful/run", "{}");
+            assert_eq!(status, 500, "{answer}");
             let line = krond.wait_for("start_failed");
             assert_eq!(line["identity"], "careful", "{line}");
             krond.stop();
@@ -384,8 +387,8 @@ fn has_left(krond: &mut Krond) -> bool {
 fn what_a_planted_link_points_at_is_not_tidied_up() {
     let hash = document_name("careful").trim_end_matches(".json").to_owned();
     let world = new_world(&format!(
-        "[job.careful]\nschedule = \"* * * * * *\"\ncommand = \"{TESTIFY}\"\n\
-         shell = true\noutput = \"discard\"\n[daemon]\nlog_runs = 1\n"
+        "[job.careful]\nschedule = \"{SELDOM}\"\ncommand = [\"/bin/true\"]\n\
+         output = \"discard\"\n[daemon]\nlog_runs = 1\n"
     ));
     let elsewhere = world.witness("elsewhere");
     let mut private = fs::DirBuilder::new();
@@ -400,6 +403,7 @@ fn what_a_planted_link_points_at_is_not_tidied_up() {
         // By the end of the second run, what follows the first is over or under way; a third makes
         // sure.
         for _ in 0..3 {
+            world.run_now("careful");
             krond.wait_for("finished");
         }
         krond.stop();
