@@ -189,9 +189,14 @@ impl World {
     /// taken from the daemon's own record, so that no clock of the test is compared with its clock;
     /// where it did not, a period further ahead is taken.
     pub fn due_soon(&self, identity: &str, config: impl Fn(&str) -> String) -> String {
-        const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-        for lead in LEADS_S {
-            let (schedule, nominal) = due_in(lead);
+        self.due_from(1, identity, config)
+    }
+
+    /// As [`World::due_soon`], at least `lead_s` seconds ahead when it is loaded, but for the part of
+    /// a second that has passed.
+    pub fn due_from(&self, lead_s: u64, identity: &str, config: impl Fn(&str) -> String) -> String {
+        for doubled in 0..7 {
+            let (schedule, nominal) = due_in(lead_s << doubled);
             self.configure(&config(&schedule));
             let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
             assert_eq!(status, 200, "{answer}");
