@@ -51,8 +51,18 @@ fn a_seed_gives_the_numbers_of_splitmix64() {
 
 /// Whether `KRON_CRASH_SUBSET` leaves a point of this name, such as `sync:3`: each of its words is
 /// what the name of a point may start with. Unset or empty, it leaves all of them.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
 pub fn is_selected(point: &str) -> bool {
-    let subset = std::env::var("KRON_CRASH_SUBSET").unwrap_or_default();
+    let subset = subset();
     subset.is_empty() || subset.split(',').any(|word| point.starts_with(word))
+}
+
+/// Whether `KRON_CRASH_SUBSET` chooses points: then from all of them, also where the suite plays only
+/// some.
+pub fn has_subset() -> bool {
+    !subset().is_empty()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+fn subset() -> String {
+    std::env::var("KRON_CRASH_SUBSET").unwrap_or_default()
 }

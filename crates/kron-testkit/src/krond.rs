@@ -192,9 +192,7 @@ impl World {
     /// A reload by request is answered when the daemon has made durable what it knows of its jobs: a
     /// daemon that is killed from then on leaves the period to the next one.
     pub fn due_soon(&self, identity: &str, config: impl Fn(&str) -> String) -> String {
-        let mut leads = LEADS_S.into_iter();
-        let nominal = leads.find_map(|lead_s| self.load_due_in(lead_s, identity, &config));
-        nominal.expect("a definition that is loaded before its period begins")
+        self.due_from(1, identity, config)
     }
 
     /// As [`World::due_soon`] with this lead only; `None` if the period is not the job's own. For
@@ -219,6 +217,14 @@ impl World {
     pub fn reload_now(&self) {
         let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
         assert_eq!(status, 200, "{answer}");
+    }
+
+    /// As [`World::due_soon`], at least `lead_s` seconds ahead when it is loaded, but for the part of
+    /// a second that has passed.
+    pub fn due_from(&self, lead_s: u64, identity: &str, config: impl Fn(&str) -> String) -> String {
+        let mut leads = LEADS_S.into_iter().map(|factor| lead_s * factor);
+        let nominal = leads.find_map(|lead_s| self.load_due_in(lead_s, identity, &config));
+        nominal.expect("a definition that is loaded before its period begins")
     }
 
     /// Runs a job by request, and returns the daemon's answer: `run_id` and `period_id`.

@@ -39,14 +39,16 @@ const WAITS: &[&str] = &["202", "232", "281", "7", "271"];
 #[cfg(target_arch = "aarch64")]
 const WAITS: &[&str] = &["98", "22", "73"];
 
-/// Whether each of these threads waits for work, and none ran between two looks at all of them. A
-/// thread that was woken is runnable, so nothing is under way but what all of them wait for.
+/// Whether each of these threads sleeps in a call in which it waits for work, and none ran between
+/// two looks at all of them. A thread that was woken is runnable, and one that its tracer holds is
+/// stopped, so nothing is under way but what all of them wait for.
 pub fn are_idle(tids: &[i32]) -> bool {
     let look = || -> Option<Vec<String>> {
         let look_at = |tid: &i32| {
             let call = read_proc(&format!("{tid}/syscall"))?;
             WAITS.contains(&call.split(' ').next()?).then_some(())?;
             let status = read_proc(&format!("{tid}/status"))?;
+            status.contains("\nState:\tS").then_some(())?;
             Some(status.lines().filter(|line| line.contains("ctxt_switches")).collect())
         };
         tids.iter().map(look_at).collect()
@@ -76,13 +78,16 @@ pub fn is_traced_since(tid: i32, switches_before: Option<u64>) -> bool {
     is_traced(tid) && switches(tid) != switches_before && waits() == Some(true)
 }
 
+/// Whether every thread of a process waits for work.
+pub fn is_idle(pid: i32) -> bool {
+    let tids: Vec<i32> = threads(pid).into_iter().map(|(tid, _)| tid).collect();
+    !tids.is_empty() && are_idle(&tids)
+}
+
 /// Waits until every thread of a process waits for work.
 #[track_caller]
 pub fn wait_until_idle(pid: i32) {
-    eventually("every thread waits for work", || {
-        let tids: Vec<i32> = threads(pid).into_iter().map(|(tid, _)| tid).collect();
-        (!tids.is_empty() && are_idle(&tids)).then_some(())
-    });
+    eventually("every thread waits for work", || is_idle(pid).then_some(()));
 }
 
 /// The children of all threads of a process.

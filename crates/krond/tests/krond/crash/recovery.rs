@@ -9,20 +9,17 @@ use std::path::Path;
 use std::process::Command;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, wait_for_permit};
+use kron_testkit::krond::Krond;
 use kron_testkit::needs::left_out;
 use kron_testkit::process;
 use kron_testkit::strace::{NEEDS, calls, inject, saw_end, saw_kill};
-use kron_testkit::waiting::{eventually, now};
+use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
 use nix::sys::signal::Signal;
 
 use crate::crash::checker::Fault;
 use crate::crash::chronicle::Chronicle;
-use crate::crash::matrix::{play_each, points, selected, undisturbed, weighty};
-use crate::crash::strike::{AFTERMATH, Came, PATIENCE, Point, Restart, Scene, Who};
-
-/// Longer than the tests take, so that every wreck can still be brought to its end.
-const DEADLINE_S: i64 = 3_600;
+use crate::crash::matrix::{Extent, GENEROUS_S, chosen, play_each, points, undisturbed, weighty};
+use crate::crash::strike::{Blow, Came, Point, Restart, Scene, Who};
 
 /// What a crash left.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +36,14 @@ impl Wreck {
     fn make(self) -> Scene {
         match self {
             Wreck::NotReleased => {
-                let point = Point { who: Who::Loop, call: "sendto".to_owned(), number: 1 };
-                let (mut scene, trap) = Scene::prepared(DEADLINE_S, "", |scene| {
-                    scene.trap(&point, crate::crash::strike::Blow::Victim)
-                });
+                let point = Point {
+                    who: Who::Loop,
+                    call: "sendto".to_owned(),
+                    number: 1,
+                    is_certain: true,
+                };
+                let (mut scene, trap) =
+                    Scene::prepared(GENEROUS_S, |scene| scene.trap(&point, Blow::Victim));
                 assert!(scene.strike(trap), "there is a release");
                 eventually("the supervisor leaves its record", || {
                     (!scene.chronicle.world.run_records().is_empty()).then_some(())
@@ -50,8 +51,7 @@ impl Wreck {
                 scene
             }
             Wreck::Ended | Wreck::Lost => {
-                let body = wait_for_permit("permit");
-                let (mut scene, ()) = Scene::prepared(DEADLINE_S, &body, Scene::in_time);
+                let (mut scene, ()) = Scene::prepared(GENEROUS_S, Scene::in_time);
                 scene.krond.wait_for("started");
                 let supervisors = process::supervisors(scene.krond.pid());
                 let pids: Vec<i32> = supervisors.into_iter().map(|(pid, _)| pid).collect();
@@ -59,7 +59,7 @@ impl Wreck {
                 if matches!(self, Wreck::Lost) {
                     scene.chronicle.kill_runs(&pids);
                 }
-                scene.chronicle.world.permit("permit");
+                scene.permit();
                 eventually("the supervisor ends", || {
                     pids.iter().all(|pid| process::has_ended(*pid)).then_some(())
                 });
@@ -108,26 +108,20 @@ fn recovered(wreck: &Chronicle, options: &[&str]) -> Scene {
 /// Waits until the daemon is killed, or has brought everything to its end; whether it was killed.
 fn outcome(scene: &Scene) -> bool {
     let deadline = now() + PATIENCE;
-    let mut over = None;
     loop {
         if process::has_ended(scene.krond.pid()) {
             let file = scene.trace_file("trace");
             return saw_kill(&eventually("strace tells", || read(&file).filter(|t| saw_end(t))));
         }
-        if scene.is_settled() {
-            let since = *over.get_or_insert_with(now);
-            if now() > since + AFTERMATH {
-                return false;
-            }
-        }
-        if now() > deadline {
+        // A daemon that has just been killed is at rest, too.
+        if (scene.is_over() || now() > deadline) && !process::has_ended(scene.krond.pid()) {
             return false;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(GLANCE);
     }
 }
 
-fn sweep(wreck: Wreck, what: &str) {
+fn sweep(extent: Extent, wreck: Wreck, what: &str) {
     if left_out(what, NEEDS) {
         return;
     }
@@ -138,9 +132,10 @@ fn sweep(wreck: Wreck, what: &str) {
     first.recover(Restart::AtOnce);
     let (came, faults) = first.judge();
     undisturbed(came, wreck.allowed(), &faults);
-    let mut points = selected(points(Who::Daemon, &calls));
+    let mut points = points(Who::Daemon, &calls);
     // Nothing but supervisors is executed, and they are none of the daemon's threads.
     points.retain(|point| weighty(point) && point.call != "execve");
+    let points = chosen(extent, points);
     play_each(what, wreck.allowed(), &points, |point| play_point(&made, point));
 }
 
@@ -154,15 +149,33 @@ fn play_point(wreck: &Chronicle, point: &Point) -> (Came, Vec<Fault>) {
 
 #[test]
 fn krond_is_killed_while_it_starts_a_command_that_was_not_released() {
-    sweep(Wreck::NotReleased, "krond killed at recovery of a run not released");
+    sweep(Extent::Selection, Wreck::NotReleased, "krond killed at recovery of a run not released");
+}
+
+#[test]
+#[ignore = "full: every weighty call"]
+fn krond_is_killed_at_every_call_while_it_starts_a_command_that_was_not_released() {
+    sweep(Extent::Everything, Wreck::NotReleased, "krond killed at recovery of a run not released");
 }
 
 #[test]
 fn krond_is_killed_while_it_records_a_run_that_has_ended() {
-    sweep(Wreck::Ended, "krond killed at recovery of a run that ended");
+    sweep(Extent::Selection, Wreck::Ended, "krond killed at recovery of a run that ended");
+}
+
+#[test]
+#[ignore = "full: every weighty call"]
+fn krond_is_killed_at_every_call_while_it_records_a_run_that_has_ended() {
+    sweep(Extent::Everything, Wreck::Ended, "krond killed at recovery of a run that ended");
 }
 
 #[test]
 fn krond_is_killed_while_it_records_a_run_that_was_lost() {
-    sweep(Wreck::Lost, "krond killed at recovery of a lost run");
+    sweep(Extent::Selection, Wreck::Lost, "krond killed at recovery of a lost run");
+}
+
+#[test]
+#[ignore = "full: every weighty call"]
+fn krond_is_killed_at_every_call_while_it_records_a_run_that_was_lost() {
+    sweep(Extent::Everything, Wreck::Lost, "krond killed at recovery of a lost run");
 }

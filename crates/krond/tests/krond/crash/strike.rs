@@ -3,35 +3,37 @@
 //! [`Scene::set`] starts a daemon whose only job falls due in a moment; [`Scene::trap`] attaches a
 //! tracer to the thread or process that is to be struck; [`Scene::strike`] waits for the blow and
 //! deals the others theirs; then another daemon finds what is left, and the story is judged.
+//!
+//! The job's command waits for a permit, which it gets when its start is recorded and the daemon
+//! rests, so that one step of the daemon's never meets another by chance.
 
 use std::fmt;
 use std::time::Duration;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::Krond;
+use kron_testkit::krond::{Krond, wait_for_permit};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
-use kron_testkit::waiting::{eventually, now};
+use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
 use nix::sys::signal::Signal;
 
 use crate::crash::checker::{
     Fault, Job, Overlap, Periods, exit_code, history, is_final, period_of,
 };
 use crate::crash::chronicle::Chronicle;
+use crate::crash::civil;
 use crate::crash::witness::{self, wall};
 
 /// The only job's identity.
 pub(crate) const JOB: &str = "once";
-/// How long the run and its record may take, recovery included.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Time for the daemon to start and the tracer to attach, at first; each further attempt has a
-/// second more.
-const LEAD: Duration = Duration::from_millis(600);
-/// How long something may still happen after everything is over.
-pub(crate) const AFTERMATH: Duration = Duration::from_millis(150);
+/// The file that its command waits for.
+const PERMIT: &str = "permit";
 /// How long before the job falls due the tracer must be there.
 const MARGIN: Duration = Duration::from_millis(50);
-const ATTEMPTS: u64 = 6;
+/// The least time for the tracer to attach, at first; each further attempt has twice as many more
+/// seconds.
+const LEAD: Duration = Duration::from_millis(500);
+const ATTEMPTS: u32 = 7;
 
 /// Whose calls are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +90,9 @@ pub(crate) struct Point {
     pub(crate) call: String,
     /// Which call of this name it is, counted from 1.
     pub(crate) number: usize,
+    /// Whether every run makes it: fewer calls of this name than this in the list are ones that
+    /// depend on which thread comes first.
+    pub(crate) is_certain: bool,
 }
 
 impl fmt::Display for Point {
@@ -155,66 +160,46 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts the daemon. The job falls due some time after `lead`.
-    pub(crate) fn set(deadline_s: i64, body: &str, lead: Duration) -> Scene {
-        let due = (wall() + lead).as_secs() as i64 + 1;
-        let of_day = due % 86_400;
-        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-        let command = witness::command(body);
-        let config = format!(
-            "[job.{JOB}]\n\
-             schedule = \"{second} {minute} {hour} * * * @policy(deadline={deadline_s}s)\"\n\
-             command = '''{command}'''\n\
-             shell = true\n"
-        );
+    /// Starts the daemon and gives it its job, which falls due some time after `lead`.
+    fn set(deadline_s: i64, lead: Duration) -> Scene {
+        let mut chronicle = Chronicle::new(Vec::new(), "");
+        let krond = chronicle.start();
+        let world = &chronicle.world;
+        let loaded = |schedule: &str| configuration(schedule, deadline_s);
+        let at = wall();
+        let lead_s = (at + lead).as_secs() - at.as_secs() + 1;
+        let due = world.due_from(lead_s, JOB, loaded);
+        let due = civil::parse(&due).expect("a time");
+        // A job that is not known yet is new to the next daemon, which leaves what fell due before.
+        let known = world.state_dir().join("known.json");
+        eventually("the job is known", || {
+            read(&known)?.contains(&format!("\"{JOB}\"")).then_some(())
+        });
+        // Calls are counted from the same one each time.
+        process::wait_until_idle(krond.pid());
         let job = Job {
             identity: JOB.to_owned(),
             periods: Periods::Once(due),
             deadline_s,
             overlap: Overlap::Forbid,
         };
-        let mut chronicle = Chronicle::new(vec![job], &config);
-        let krond = chronicle.start();
-        let scene = Scene { chronicle, krond, due };
-        scene.wait_for_quiet();
-        scene
+        chronicle.story.jobs.push(job);
+        Scene { chronicle, krond, due }
     }
 
     /// Sets a scene and prepares it, again and with more time if that took too long.
     pub(crate) fn prepared<T>(
         deadline_s: i64,
-        body: &str,
         prepare: impl Fn(&Scene) -> Result<T, TooLate>,
     ) -> (Scene, T) {
         for attempt in 0..ATTEMPTS {
-            let scene = Scene::set(deadline_s, body, LEAD + Duration::from_secs(attempt));
+            let more = Duration::from_secs((1 << attempt) - 1);
+            let scene = Scene::set(deadline_s, LEAD + more);
             if let Ok(prepared) = prepare(&scene) {
                 return (scene, prepared);
             }
         }
-        panic!("the machine is too busy: no tracer was attached in time");
-    }
-
-    /// Waits until the daemon has written what it writes when it starts, so that calls are
-    /// counted from the same one each time.
-    fn wait_for_quiet(&self) {
-        let state = self.chronicle.world.state_dir();
-        eventually("the daemon comes to rest", || {
-            let loaded = read(&state.join("epochs.jsonl"))?.contains("\"load\"");
-            (loaded && state.join("known.json").exists() && self.rests()).then_some(())
-        });
-    }
-
-    /// Whether the thread that writes state has nothing to do.
-    fn rests(&self) -> bool {
-        let waits = |tid| {
-            let call = read(format!("/proc/{tid}/syscall").as_ref())?;
-            Some(call.split(' ').next()?.to_owned())
-        };
-        // One of those that start supervisors has nothing to do either, and waits in the same way.
-        let idle = self.tids(Who::Launch).into_iter().next_back();
-        let sync = self.tids(Who::Sync).into_iter().next();
-        sync.and_then(waits).is_some_and(|call| Some(call) == idle.and_then(waits))
+        panic!("no tracer was attached in time");
     }
 
     /// Whether the job has still to fall due.
@@ -230,8 +215,7 @@ impl Scene {
     /// The daemon's threads that are meant.
     pub(crate) fn tids(&self, who: Who) -> Vec<i32> {
         let prefix = who.thread().expect("a thread of the daemon's");
-        let threads = process::threads(self.krond.pid()).into_iter();
-        threads.filter(|(_, name)| name.starts_with(prefix)).map(|(tid, _)| tid).collect()
+        process::threads_named(self.krond.pid(), prefix)
     }
 
     /// Attaches a tracer with these options to whoever is meant. Those that do not exist yet are
@@ -303,18 +287,12 @@ impl Scene {
     pub(crate) fn strike(&mut self, trap: Trap) -> bool {
         let Trap { who, blow, strace, victim, run } = trap;
         let deadline = now() + PATIENCE;
-        let mut over = None;
         while !strace.saw_kill() && (blow == Blow::Victim || !strace.saw_stop()) {
-            if self.is_over() {
-                let since = *over.get_or_insert_with(now);
-                if now() > since + AFTERMATH {
-                    return false;
-                }
+            if self.is_over() || now() > deadline {
+                // It may have come with the very last call.
+                return strace.saw_kill() || blow == Blow::Everybody && strace.saw_stop();
             }
-            if now() > deadline {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(GLANCE);
         }
         let story = &mut self.chronicle.story;
         match (blow, who) {
@@ -346,24 +324,44 @@ impl Scene {
         eventually("the daemon is gone", || process::has_ended(self.krond.pid()).then_some(()));
     }
 
+    /// Lets the command come to its end once its start is recorded and the daemon rests.
+    fn permit_in_time(&self) {
+        let world = &self.chronicle.world;
+        let about = |value: &serde_json::Value| period_of(value) == Some(self.due);
+        if !world.witness(PERMIT).exists()
+            && history(&world.document(JOB)).iter().any(about)
+            && process::is_idle(self.krond.pid())
+        {
+            self.permit();
+        }
+    }
+
+    pub(crate) fn permit(&self) {
+        self.chronicle.world.permit(PERMIT);
+    }
+
     /// Whether the period has its outcome and nothing is active.
-    pub(crate) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let document = self.chronicle.world.document(JOB);
         let about = |value: &&serde_json::Value| period_of(value) == Some(self.due);
         document["ActiveExecution"].is_null()
             && history(&document).iter().find(about).is_some_and(is_final)
     }
 
-    /// Whether, besides, nobody has anything left to do.
+    /// Whether everything has happened: the period has its outcome, no supervisor is left, and
+    /// every thread of the daemon's waits for work.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_settled() && process::children(self.krond.pid()).is_empty() && self.rests()
+        self.permit_in_time();
+        self.is_settled()
+            && process::children(self.krond.pid()).is_empty()
+            && process::is_idle(self.krond.pid())
     }
 
-    pub(crate) fn settle(&self) {
+    fn settle(&self) {
         let deadline = now() + PATIENCE;
         // Whoever never settles is judged for it.
         while !self.is_over() && now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(GLANCE);
         }
     }
 
@@ -371,20 +369,30 @@ impl Scene {
     pub(crate) fn recover(&mut self, restart: Restart) {
         if !process::has_ended(self.krond.pid()) {
             self.settle();
-            std::thread::sleep(AFTERMATH);
             self.kill_daemon();
         }
+        self.permit();
         if restart == Restart::PastDeadline {
-            let deadline = self.due + self.chronicle.story.jobs[0].deadline_s + 1;
-            eventually("the deadline is over", || {
-                (wall() >= Duration::from_secs(deadline as u64)).then_some(())
-            });
+            self.pass_deadline();
         }
         self.krond = self.chronicle.start();
         self.settle();
         self.krond.signal(Signal::SIGTERM);
         let status = self.krond.wait();
         assert_eq!(status.code(), Some(0), "{}", self.krond.said.join("\n"));
+    }
+
+    /// Makes it too late for the period: the job's deadline ends with its second. A deadline may be
+    /// changed without a change of the job's periods.
+    fn pass_deadline(&mut self) {
+        self.chronicle.story.jobs[0].deadline_s = 0;
+        let of_day = self.due % 86_400;
+        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        let schedule = format!("{second} {minute} {hour} * * *");
+        self.chronicle.world.configure(&configuration(&schedule, 0));
+        eventually("the deadline is over", || {
+            (wall() >= Duration::from_secs(self.due as u64 + 1)).then_some(())
+        });
     }
 
     /// As [`Scene::judge`], for a blow that may not have come.
@@ -420,6 +428,17 @@ impl Scene {
         };
         (came, faults)
     }
+}
+
+/// The only job, with a schedule that falls due once a day.
+fn configuration(schedule: &str, deadline_s: i64) -> String {
+    let command = witness::command(&wait_for_permit(PERMIT));
+    format!(
+        "[job.{JOB}]\n\
+         schedule = \"{schedule} @policy(deadline={deadline_s}s)\"\n\
+         command = '''{command}'''\n\
+         shell = true\n"
+    )
 }
 
 /// A blow about to be dealt.

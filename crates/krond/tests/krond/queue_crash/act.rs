@@ -31,6 +31,14 @@ pub(crate) struct Unanswered;
 pub(crate) struct Deed {
     pub(crate) code: i64,
     pub(crate) ms: u64,
+    /// Whether it goes on until it is released.
+    pub(crate) held: bool,
+}
+
+impl Deed {
+    pub(crate) fn new(code: i64, ms: u64) -> Deed {
+        Deed { code, ms, held: false }
+    }
 }
 
 impl Actor<'_> {
@@ -170,7 +178,7 @@ impl Actor<'_> {
 }
 
 fn params(name: &str, deed: Deed) -> Value {
-    json!({ "name": name, "code": deed.code, "ms": deed.ms })
+    json!({ "name": name, "code": deed.code, "ms": deed.ms, "held": deed.held })
 }
 
 fn several(name: &str) -> Vec<String> {

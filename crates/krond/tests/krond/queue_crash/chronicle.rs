@@ -8,7 +8,7 @@ use std::time::Duration;
 use kron_testkit::krond::{Krond, World};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
-use kron_testkit::waiting::now;
+use kron_testkit::waiting::{GLANCE, PATIENCE, now};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -21,8 +21,6 @@ use crate::queue_crash::checker::{
 use crate::queue_crash::client::Client;
 use crate::queue_crash::witness::{self, FILE, Line, handler};
 
-/// How long what is left may take once nothing more is asked.
-const DRAIN: Duration = Duration::from_secs(120);
 /// Faults that are told in full.
 const FAULTS_SHOWN: usize = 5;
 /// The thread of the daemon's that owns the database.
@@ -31,9 +29,7 @@ const QUEUE_THREAD: &str = "kron-queue";
 pub(crate) const WRITE: &str = "pwrite64";
 pub(crate) const SYNC: &str = "fsync,fdatasync";
 /// How long a daemon that is to die at a call of its own may take to make it.
-pub(crate) const TRAPPED: Duration = Duration::from_secs(3);
-/// The same where it certainly makes it.
-pub(crate) const CERTAINLY_TRAPPED: Duration = Duration::from_secs(30);
+const TRAPPED: Duration = Duration::from_secs(3);
 
 /// A world whose story is being written.
 pub(crate) struct Chronicle {
@@ -122,17 +118,45 @@ impl Chronicle {
         Strace::attach(&[queue_thread(krond)], Follow::Nobody, &options, &file)
     }
 
-    /// Waits until a trapped daemon is dead, or kills it after a while; whether it died in the
-    /// trap.
-    pub(crate) fn spring(&mut self, krond: &mut Krond, strace: Strace, patience: Duration) -> bool {
-        let deadline = now() + patience;
+    /// Waits until a trapped daemon is dead, or kills it after a while.
+    pub(crate) fn spring(&mut self, krond: &mut Krond, strace: Strace) {
+        let deadline = now() + TRAPPED;
         while !process::has_ended(krond.pid()) && now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let sprang = process::has_ended(krond.pid());
         self.kill(krond);
         strace.detach();
-        sprang
+    }
+
+    /// Waits until a trapped daemon dies of it. Whenever it has nothing left to do before, it is
+    /// given `more`.
+    pub(crate) fn die(
+        &mut self,
+        krond: &mut Krond,
+        strace: Strace,
+        mut more: impl FnMut(Actor<'_>),
+    ) {
+        let mut deadline = now() + PATIENCE;
+        while !process::has_ended(krond.pid()) {
+            if self.is_quiet(krond) {
+                more(self.actor());
+                deadline = now() + PATIENCE;
+            }
+            assert!(now() < deadline, "it does not die: {}", strace.text());
+            std::thread::sleep(GLANCE);
+        }
+        self.kill(krond);
+        strace.detach();
+    }
+
+    /// Whether every job has ended, that was told, and the daemon waits for work.
+    pub(crate) fn is_quiet(&self, krond: &Krond) -> bool {
+        let told = || {
+            let path = "webhook-deliveries?status=pending&limit=1";
+            let answer = self.client.ask("GET", path, &Value::Null).ok()?;
+            Some(answer.body["items"].as_array()?.is_empty())
+        };
+        self.open() == Some(0) && told() == Some(true) && process::is_idle(krond.pid())
     }
 
     /// How many jobs have not ended, if a daemon is there to say so.
@@ -180,10 +204,15 @@ impl Chronicle {
             let path = format!("schedules/{}", schedule["schedule_id"].as_str().unwrap());
             self.client.must("PATCH", &path, &json!({ "enabled": false }));
         }
-        let deadline = now() + DRAIN;
-        // Whatever never ends is judged for it.
-        while self.open() != Some(0) && now() < deadline {
+        // Whatever never ends is judged for it, when nothing else has happened for long.
+        let happened = || (self.open(), witness::lines(&self.world.witness(FILE)).len());
+        let (mut last, mut since) = (happened(), now());
+        while last.0 != Some(0) && now() < since + PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
+            let seen = happened();
+            if seen != last {
+                (last, since) = (seen, now());
+            }
         }
         let mut story = std::mem::take(&mut *self.story.lock().unwrap());
         story.jobs = self.client.all("jobs");
@@ -203,13 +232,10 @@ impl Chronicle {
     }
 }
 
-/// The thread of a daemon that owns the database. A thread has its name only once it has run, which
-/// may be after the daemon is ready.
+/// The thread of a daemon that owns the database.
 pub(crate) fn queue_thread(krond: &Krond) -> i32 {
-    eventually("a thread owns the database", || {
-        let mut threads = process::threads(krond.pid()).into_iter();
-        threads.find_map(|(tid, name)| (name == QUEUE_THREAD).then_some(tid))
-    })
+    let named = process::threads_named(krond.pid(), QUEUE_THREAD);
+    named.into_iter().next().expect("a thread that owns the database")
 }
 
 /// The part of a run's id under which its supervisor knows it.

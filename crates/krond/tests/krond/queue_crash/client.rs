@@ -3,12 +3,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use kron_testkit::waiting::PATIENCE;
 use serde_json::Value;
-
-/// How long an answer may take while a daemon is there.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whoever asks.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use kron_core::UtcSecond;
 use kron_testkit::files::read;
-use kron_testkit::krond::{World, due_in};
+use kron_testkit::krond::World;
 use kron_testkit::needs::left_out;
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, NEEDS, Strace, inject};
@@ -14,27 +14,28 @@ use crate::new_world;
 use crate::queue_crash::act::client;
 use crate::queue_crash::witness::{FILE, Line, handler, lines};
 
-/// Seconds until the job is due: time for the tracer. Each further attempt has one more.
+/// Seconds until the job is due: time for the tracer. Each further attempt has twice as many.
 const LEAD_S: u64 = 2;
-const ATTEMPTS: u64 = 4;
+const ATTEMPTS: u64 = 6;
 
 /// Whether the death came after the job was in the queue.
 fn died_in_between(lead_s: u64) -> Option<World> {
-    let (schedule, due) = due_in(lead_s);
-    let world = new_world(&format!(
-        "[queue]\nbackoff = \"1s\"\nstop_grace = \"0s\"\n{}[job.once]\n\
-         schedule = \"{schedule} @policy(deadline=60s)\"\nenqueue = {{ type = \"once\" }}\n",
-        handler("once", "")
-    ));
+    let queue = format!("[queue]\nbackoff = \"1s\"\nstop_grace = \"0s\"\n{}", handler("once", ""));
+    let world = new_world(&queue);
     let mut krond = world.start();
-    let state = world.state_dir();
-    eventually("the daemon comes to rest", || {
-        let loaded = read(&state.join("epochs.jsonl"))?.contains("\"load\"");
-        (loaded && state.join("known.json").exists()).then_some(())
+    let due = world.due_from(lead_s, "once", |schedule| {
+        format!(
+            "{queue}[job.once]\n\
+             schedule = \"{schedule} @policy(deadline=1h)\"\nenqueue = {{ type = \"once\" }}\n"
+        )
     });
-    let threads = process::threads(krond.pid()).into_iter();
-    let sync: Vec<i32> =
-        threads.filter(|(_, name)| name.starts_with("sync-")).map(|(tid, _)| tid).collect();
+    // A job that is not known yet is new to the next daemon, which leaves what fell due before.
+    let state = world.state_dir();
+    eventually("the job is known", || {
+        read(&state.join("known.json"))?.contains("\"once\"").then_some(())
+    });
+    process::wait_until_idle(krond.pid());
+    let sync = process::threads_named(krond.pid(), "sync-");
     // The first thing of a document's way to the disk is a file for it.
     let options = inject("openat", Signal::SIGKILL, 1);
     let options = options.each_ref().map(String::as_str);
@@ -60,7 +61,7 @@ fn a_period_that_was_enqueued_and_not_recorded_is_not_enqueued_again() {
     if left_out("a period that was enqueued and not recorded is not enqueued again", NEEDS) {
         return;
     }
-    let world = (0..ATTEMPTS).find_map(|attempt| died_in_between(LEAD_S + attempt));
+    let world = (0..ATTEMPTS).find_map(|attempt| died_in_between(LEAD_S << attempt));
     let world = world.expect("no daemon died in between");
     let krond = world.start();
     eventually("it is recorded", || {

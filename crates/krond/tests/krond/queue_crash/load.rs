@@ -12,10 +12,12 @@ use kron_testkit::waiting::now;
 
 use crate::queue_crash::act::{Actor, Deed};
 use crate::queue_crash::checker::{ORDERED, SKIP_CODE};
-use crate::queue_crash::chronicle::{Chronicle, Making, Point, SYNC, TRAPPED, WRITE, conclude};
+use crate::queue_crash::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude};
 
-/// How long the load lasts; `KRON_QUEUE_CRASH_SECONDS` makes it longer.
-const SECONDS: u64 = 12;
+/// How long the load lasts at least, in the suite and where there is more time;
+/// `KRON_QUEUE_CRASH_SECONDS` makes it longer.
+const SECONDS: u64 = 5;
+const SECONDS_OF_FULL: u64 = 12;
 /// Where random numbers come from; `KRON_CRASH_SEED` sets another.
 const SEED: u64 = 20_260_302;
 const CLIENTS: u64 = 64;
@@ -38,7 +40,18 @@ struct Shared {
 
 #[test]
 fn what_clients_were_told_survives_every_death() {
-    let seconds = number("KRON_QUEUE_CRASH_SECONDS", SECONDS);
+    load(SECONDS);
+}
+
+#[test]
+#[ignore = "full: a longer load"]
+fn what_clients_were_told_survives_many_deaths() {
+    load(SECONDS_OF_FULL);
+}
+
+fn load(usual_seconds: u64) {
+    let seconds = number("KRON_QUEUE_CRASH_SECONDS", usual_seconds);
+    let (deaths_min, acks_min) = (seconds / 2, 10 * seconds);
     let seed = number("KRON_CRASH_SEED", SEED);
     writeln!(std::io::stdout(), "     seed {seed}").expect("written");
     let began = now();
@@ -53,7 +66,11 @@ fn what_clients_were_told_survives_every_death() {
             scope.spawn(move || work(actor, shared, seed, number));
         }
         let mut seeded = Seeded(seed);
-        while now() < began + Duration::from_secs(seconds) {
+        // A machine on which little happens in that time takes more.
+        while now() < began + Duration::from_secs(seconds)
+            || chronicle.deaths < deaths_min
+            || story.lock().unwrap().acks.len() as u64 <= acks_min
+        {
             std::thread::sleep(Duration::from_millis(seeded.below(PAUSE_MS_MAX)));
             if let Ok(answer) =
                 client.ask("GET", "jobs?state=queued&limit=1000", &serde_json::Value::Null)
@@ -72,7 +89,7 @@ fn what_clients_were_told_survives_every_death() {
                     let call = seeded.one_of(&[WRITE, SYNC]).unwrap().to_owned();
                     let number = seeded.below(CALLS_MAX) as usize + 1;
                     let strace = chronicle.trap(&krond, &Point { call, number });
-                    chronicle.spring(&mut krond, strace, TRAPPED);
+                    chronicle.spring(&mut krond, strace);
                 }
                 _ => chronicle.kill(&mut krond),
             }
@@ -87,7 +104,7 @@ fn what_clients_were_told_survives_every_death() {
     let (story, faults) = chronicle.end(krond);
     let took = now().duration_since(began).as_secs();
     conclude(&format!("64 clients (seed {seed})"), deaths, took, &story, &faults);
-    assert!(deaths >= seconds / 2 && story.acks.len() as u64 > 10 * seconds, "too little happened");
+    assert!(deaths >= deaths_min && story.acks.len() as u64 > acks_min, "too little happened");
 }
 
 /// What one client does until it is enough.
@@ -118,7 +135,7 @@ fn deed(
         6 => SKIP_CODE,
         _ => 1 + seeded.below(60) as i64,
     };
-    let deed = Deed { code, ms: [0, 0, 5, 300][seeded.below(4) as usize] };
+    let deed = Deed::new(code, [0, 0, 5, 300][seeded.below(4) as usize]);
     // Only one type knows a code that means that there was nothing to do.
     let plain = Deed { code: if code == SKIP_CODE { 3 } else { code }, ..deed };
     let priority = seeded.below(PRIORITIES) as i64;

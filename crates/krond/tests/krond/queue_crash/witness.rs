@@ -10,16 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kron_testkit::files;
-use kron_testkit::waiting::eventually;
+use kron_testkit::waiting::GLANCE;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
-/// The job whose handler waits for [`PERMIT`].
-pub(crate) const OUTLIVES: &str = "outlives";
-/// The file, beside the witness, that it waits for.
-pub(crate) const PERMIT: &str = "permit";
+/// What a handler waits for that is held, there.
+pub(crate) const RELEASE: &str = "release";
 /// The test that is the handler when a daemon runs it.
 const TEST: &str = "queue_crash::witness::a_handler_writes_down_that_it_ran";
 
@@ -53,7 +51,9 @@ pub(crate) fn handler(job_type: &str, more: &str) -> String {
 /// Everything that was written down, in order.
 pub(crate) fn lines(path: &Path) -> Vec<Said> {
     let text = files::read(path).unwrap_or_default();
-    text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("no line: `{line}`"))).collect()
+    // A line that is being written is none yet.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| parse(line).unwrap_or_else(|| panic!("no line: `{line}`"))).collect()
 }
 
 fn parse(line: &str) -> Option<Said> {
@@ -94,10 +94,10 @@ fn a_handler_writes_down_that_it_ran() {
     let name = params["name"].as_str().unwrap_or("-");
     let (attempt, retry_of) = (or_dash("KRON_ATTEMPT"), or_dash("KRON_RETRY_OF"));
     write(&witness, &format!("begin {job} {run} {attempt} {retry_of} {name}"));
-    if name == OUTLIVES {
-        eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
-    }
     std::thread::sleep(Duration::from_millis(params["ms"].as_u64().unwrap_or_default()));
+    while params["held"] == true && directory.exists() && !directory.join(RELEASE).exists() {
+        std::thread::sleep(GLANCE);
+    }
     let code = params["code"].as_i64().unwrap_or_default();
     write(&witness, &format!("end {job} {run} {code}"));
     #[expect(clippy::disallowed_methods, reason = "this is the end of a handler, not of a test")]

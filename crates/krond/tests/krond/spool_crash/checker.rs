@@ -22,8 +22,8 @@ use crate::spool_crash::witness::{Line, Said, printed};
 pub(crate) const RETRIES: i64 = 1;
 /// How long a task of [`Kind::Once`] waits after its failure.
 pub(crate) const BACKOFF_MS: u64 = 1_000;
-/// How much sooner the monotonic clock may see that than the wall clock by which it is decided.
-const SLACK_NS: u64 = 50_000_000;
+/// How much of that is lost because times are recorded in milliseconds.
+const ROUNDED_NS: u64 = NS_PER_MS;
 /// The exit code that means that there was nothing to do.
 pub(crate) const SKIP_CODE: i64 = 75;
 /// The mark of tasks that a job of the scheduler drops.
@@ -45,8 +45,8 @@ pub(crate) enum Kind {
     Fail,
     /// It takes a while.
     Slow,
-    /// It takes longer than the next daemon's start.
-    Long,
+    /// It goes on until it is released.
+    Held,
     /// It finds nothing to do.
     Skip,
     /// Nobody handles it.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const ALL: [Kind; 7] =
-        [Kind::Ok, Kind::Once, Kind::Fail, Kind::Slow, Kind::Long, Kind::Skip, Kind::Nobody];
+        [Kind::Ok, Kind::Once, Kind::Fail, Kind::Slow, Kind::Held, Kind::Skip, Kind::Nobody];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Kind {
             Kind::Once => "once",
             Kind::Fail => "fail",
             Kind::Slow => "slow",
-            Kind::Long => "long",
+            Kind::Held => "held",
             Kind::Skip => "skip",
             Kind::Nobody => "nobody",
         }
@@ -76,7 +76,6 @@ impl Kind {
     pub(crate) fn lasts_ms(self) -> u64 {
         match self {
             Kind::Slow => 200,
-            Kind::Long => 0,
             _ => 0,
         }
     }
@@ -251,6 +250,9 @@ struct Testimony<'a> {
     mark: &'a str,
     began_ns: u64,
     ended: Option<(u64, i64)>,
+    /// Where in the witness it says that it began, and that it ended.
+    began_at: usize,
+    ended_at: Option<usize>,
 }
 
 struct Judge<'a> {
@@ -263,7 +265,7 @@ struct Judge<'a> {
 impl<'a> Judge<'a> {
     fn of(story: &'a Story) -> Judge<'a> {
         let mut said: HashMap<&str, Vec<Testimony<'_>>> = HashMap::new();
-        for Said { at_ns, line } in &story.lines {
+        for (at, Said { at_ns, line }) in story.lines.iter().enumerate() {
             let runs = said.entry(line.task()).or_default();
             match line {
                 Line::Begin { run, attempt, mark, .. } => runs.push(Testimony {
@@ -272,10 +274,13 @@ impl<'a> Judge<'a> {
                     mark,
                     began_ns: *at_ns,
                     ended: None,
+                    began_at: at,
+                    ended_at: None,
                 }),
                 Line::End { run, code, .. } => {
                     if let Some(own) = runs.iter_mut().find(|own| own.run == run) {
                         own.ended = Some((*at_ns, *code));
+                        own.ended_at = Some(at);
                     }
                 }
                 Line::Overlap { .. } => {}
@@ -436,7 +441,7 @@ impl<'a> Judge<'a> {
         }
         if asked.kind == Kind::Once && killed == 0 && !asked.repeated {
             for pair in runs.windows(2) {
-                let waited = |ended: u64| pair[1].began_ns.saturating_sub(ended) + SLACK_NS;
+                let waited = |ended: u64| pair[1].began_ns.saturating_sub(ended) + ROUNDED_NS;
                 let soon = |(ended, _)| waited(ended) < BACKOFF_MS * NS_PER_MS;
                 if pair[0].ended.is_some_and(soon) {
                     self.fault(Wrong::TooSoon, told());
@@ -504,7 +509,7 @@ impl<'a> Judge<'a> {
         let mut found = Vec::new();
         for (id, runs) in &self.said {
             for pair in runs.windows(2) {
-                if pair[0].ended.is_some_and(|(ended, _)| ended > pair[1].began_ns) {
+                if pair[0].ended_at.is_some_and(|ended| ended > pair[1].began_at) {
                     found.push(format!("{id}: {pair:?}"));
                 }
             }

@@ -11,7 +11,7 @@ use kron_testkit::files::read;
 use kron_testkit::krond::{Krond, World};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
-use kron_testkit::waiting::{eventually, now};
+use kron_testkit::waiting::{PATIENCE, eventually, now};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -22,22 +22,14 @@ use crate::spool_crash::checker::{
 use crate::spool_crash::producers::{Place, text};
 use crate::spool_crash::witness::{self, FILE, Line, handler};
 
-/// How long what is left may take once nothing more is put.
-const DRAIN: Duration = Duration::from_secs(120);
 /// Faults that are told in full.
 const FAULTS_SHOWN: usize = 5;
 /// The spool, and the thread of the daemon's that alone touches it.
 const SPOOL: &str = "s";
 const KEEPER: &str = "spool-s";
-/// How long a daemon that is to die at a call of its own may take to make it.
-const TRAPPED: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);
 /// The directories of tasks, in the order in which a task goes through them.
 const DIRECTORIES: [&str; 3] = ["pending", "running", "completed"];
-/// How often nothing may be found to do before there is nothing.
-const QUIET_LOOKS: usize = 3;
-/// The same for a daemon that is to die, and may still be about to begin.
-const IDLE_LOOKS: usize = 25;
 
 /// A world whose story is being written.
 pub(crate) struct Chronicle {
@@ -100,7 +92,7 @@ impl Chronicle {
             own(Kind::Once, &format!("backoff = \"{}s\"", BACKOFF_MS / 1_000)),
             own(Kind::Fail, ""),
             own(Kind::Slow, ""),
-            own(Kind::Long, ""),
+            own(Kind::Held, ""),
             own(Kind::Skip, &format!("skip_codes = [{SKIP_CODE}]")),
         ));
     }
@@ -219,19 +211,29 @@ impl Chronicle {
         running + before.max(count("pending"))
     }
 
-    /// Waits until nothing is left to do; whether that came to be. Then whatever is handled is
-    /// completed, and nowhere else.
-    pub(crate) fn rest(&self) -> bool {
-        let deadline = now() + DRAIN;
-        let mut quiet = 0;
-        while now() < deadline {
-            quiet = if self.open() == 0 { quiet + 1 } else { 0 };
-            if quiet == QUIET_LOOKS {
-                return true;
-            }
+    /// Whether nothing is left to do: no task waits or runs, no supervisor is left, and every thread
+    /// of the daemon's waits for work. Then whatever is handled is completed, and nowhere else.
+    pub(crate) fn is_quiet(&self, krond: &Krond) -> bool {
+        self.open() == 0
+            && process::children(krond.pid()).is_empty()
+            && process::is_idle(krond.pid())
+    }
+
+    /// Waits until nothing is left to do; whether that came to be before nothing happened for long.
+    pub(crate) fn rest(&self, krond: &Krond) -> bool {
+        let happened = || (self.open(), witness::lines(&self.world.witness(FILE)).len());
+        let (mut last, mut since) = (happened(), now());
+        while !self.is_quiet(krond) {
             std::thread::sleep(GLANCE);
+            let seen = happened();
+            if seen != last {
+                (last, since) = (seen, now());
+            }
+            if now() > since + PATIENCE {
+                return false;
+            }
         }
-        false
+        true
     }
 
     /// Has this daemon die at a call of the spool's keeper.
@@ -242,20 +244,21 @@ impl Chronicle {
         Strace::attach(&[keeper(krond)], Follow::Nobody, &options, &file)
     }
 
-    /// Waits until a trapped daemon is dead, or kills it after a while; whether it died in the
-    /// trap.
+    /// Waits until a trapped daemon is dead, or kills it when it has nothing left to do; whether it
+    /// died in the trap.
     pub(crate) fn spring(&mut self, krond: &mut Krond, strace: Strace) -> bool {
-        let deadline = now() + TRAPPED;
-        let mut quiet = 0;
-        // With nothing left to do, it makes no more calls.
-        while !process::has_ended(krond.pid()) && now() < deadline && quiet < IDLE_LOOKS {
-            quiet = if self.open() == 0 { quiet + 1 } else { 0 };
-            std::thread::sleep(GLANCE);
-        }
+        self.wait_in_trap(krond);
         let sprang = process::has_ended(krond.pid());
         self.kill(krond);
         strace.detach();
         sprang
+    }
+
+    /// Waits until a trapped daemon is dead or has nothing left to do.
+    pub(crate) fn wait_in_trap(&self, krond: &Krond) {
+        eventually("it dies or rests", || {
+            (process::has_ended(krond.pid()) || self.is_quiet(krond)).then_some(())
+        });
     }
 
     /// Starts a daemon that dies at a call of its first thread, which puts the spool in order; `None`
@@ -319,7 +322,7 @@ impl Chronicle {
         self.configure(Dropping::Never);
         let krond = self.world.start();
         // Whatever never ends is judged for it.
-        self.rest();
+        self.rest(&krond);
         krond.stop();
         self.story.acks = self.acks();
         self.story.lines = witness::lines(&self.world.witness(FILE));
@@ -340,19 +343,17 @@ impl Chronicle {
     }
 
     /// The periods of the job that are on record as executed.
-    fn executed(&self) -> Vec<String> {
+    pub(crate) fn executed(&self) -> Vec<String> {
         let history = self.world.history(JOB).into_iter();
         let executed = history.filter(|entry| entry["Outcome"] == "executed");
         executed.filter_map(|entry| Some(entry["PeriodID"].as_str()?.to_owned())).collect()
     }
 }
 
-/// The thread of a daemon that keeps the spool. It gives itself its name, when it comes to it.
+/// The thread of a daemon that keeps the spool.
 pub(crate) fn keeper(krond: &Krond) -> i32 {
-    eventually("a thread keeps the spool", || {
-        let mut threads = process::threads(krond.pid()).into_iter();
-        threads.find_map(|(tid, name)| (name == KEEPER).then_some(tid))
-    })
+    let named = process::threads_named(krond.pid(), KEEPER);
+    named.into_iter().next().expect("a thread keeps the spool")
 }
 
 /// Says what was done, and fails with what is wrong.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kron_testkit::files;
-use kron_testkit::waiting::eventually;
+use kron_testkit::waiting::GLANCE;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -21,8 +21,6 @@ use crate::spool_crash::checker::Kind;
 
 /// The name of the witness, in the directory of witnesses.
 pub(crate) const FILE: &str = "lines";
-/// The file, beside it, that a [`Kind::Long`] handler waits for.
-pub(crate) const PERMIT: &str = "permit";
 /// The directory of the locks, beside it.
 const LOCKS: &str = "locks";
 /// The test that is the handler when a daemon runs it.
@@ -67,7 +65,9 @@ pub(crate) fn handler(spool: &str, kind: Kind, more: &str) -> String {
 /// Everything that was written down, in order.
 pub(crate) fn lines(path: &Path) -> Vec<Said> {
     let text = files::read(path).unwrap_or_default();
-    text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("no line: `{line}`"))).collect()
+    // A line that is being written is none yet.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| parse(line).unwrap_or_else(|| panic!("no line: `{line}`"))).collect()
 }
 
 fn parse(line: &str) -> Option<Said> {
@@ -90,9 +90,15 @@ fn parse(line: &str) -> Option<Said> {
     Some(Said { at_ns, line })
 }
 
-/// A clock that all processes share and nobody sets.
+/// The clock by which the daemon decides when a task is tried again. What came first is told by the
+/// order of the lines.
 fn now_ns() -> u64 {
-    Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap()).as_nanos() as u64
+    Duration::from(clock_gettime(ClockId::CLOCK_REALTIME).unwrap()).as_nanos() as u64
+}
+
+/// The file that a task of [`Kind::Held`] waits for.
+pub(crate) fn release_of(task: &str) -> String {
+    format!("release-{task}")
 }
 
 /// What a handler prints, so that it is found in its result.
@@ -120,10 +126,11 @@ fn a_handler_writes_down_that_it_ran() {
         Err(TryLockError::WouldBlock) => write(&witness, &format!("overlap {task} {run}")),
         Err(TryLockError::Error(error)) => panic!("{error}"),
     }
-    if kind == Kind::Long {
-        eventually("it may end", || directory.join(PERMIT).exists().then_some(()));
-    }
     std::thread::sleep(Duration::from_millis(kind.lasts_ms()));
+    let release = directory.join(release_of(&task));
+    while kind == Kind::Held && directory.exists() && !release.exists() {
+        std::thread::sleep(GLANCE);
+    }
     writeln!(std::io::stdout(), "{}", printed(&task, attempt)).unwrap();
     let code = kind.exit_code(attempt);
     write(&witness, &format!("end {task} {run} {code}"));
