@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::needs::Need;
 use crate::programs::must_run;
+use crate::waiting::{GLANCE, PATIENCE, now};
 
 /// Waits for a line and then shuts the file system of a directory down: `EXT4_IOC_SHUTDOWN` with
 /// the flag for leaving the journal as it is.
@@ -48,9 +49,20 @@ impl LoopMount {
 
     /// Mounts it anew after its power was taken away and all processes have ended that used it.
     pub fn mount_again(&mut self) {
-        must_run(Need::Loop, "umount", &[self.point.to_str().unwrap()]);
+        let deadline = now() + PATIENCE;
+        // A process that another thread has forked holds it until it executes a program.
+        while let Err(why) = self.unmount() {
+            assert!(now() < deadline, "it is not unmounted: {why}");
+            std::thread::sleep(GLANCE);
+        }
         self.mounted = false;
         self.mount();
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        let output = Command::new("umount").arg(&self.point).output().unwrap();
+        let why = || String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(why()) }
     }
 
     fn mount(&mut self) {
