@@ -29,6 +29,8 @@ use crate::waiting::{GLANCE, PATIENCE, now, wall_seconds};
 
 /// What is a burst to a daemon unless it is told otherwise.
 const BURST: u16 = 16;
+/// How far ahead a period is taken, one after the other until a daemon knows of one in time.
+pub const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How often a wait for a log line looks whether the daemon is still there.
 const LOOK_FOR_DEATH: Duration = Duration::from_millis(200);
 /// What is written after the last line of a daemon that has ended.
@@ -205,12 +207,7 @@ impl World {
         config: impl Fn(&str) -> String,
     ) -> Option<String> {
         let (schedule, nominal) = due_in(lead_s);
-        self.configure(&config(&schedule));
-        self.reload_now();
-        let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
-        assert_eq!(status, 200, "{job}");
-        let since = [&job["created_at"], &job["effective_from"]];
-        since.iter().filter_map(|at| at.as_str()).all(|at| at < &*nominal).then_some(nominal)
+        self.is_loaded_before(&nominal, identity, &config(&schedule)).then_some(nominal)
     }
 
     /// Lets the running daemon read its configuration again.
@@ -225,6 +222,17 @@ impl World {
         let mut leads = LEADS_S.into_iter().map(|factor| lead_s * factor);
         let nominal = leads.find_map(|lead_s| self.load_due_in(lead_s, identity, &config));
         nominal.expect("a definition that is loaded before its period begins")
+    }
+
+    /// Loads these definitions into the running daemon; whether that was early enough for a period
+    /// of `identity` to be the job's own, by the daemon's record.
+    pub fn is_loaded_before(&self, nominal: &str, identity: &str, config: &str) -> bool {
+        self.configure(config);
+        self.reload_now();
+        let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
+        assert_eq!(status, 200, "{job}");
+        let since = [&job["created_at"], &job["effective_from"]];
+        since.iter().filter_map(|at| at.as_str()).all(|at| at < nominal)
     }
 
     /// Runs a job by request, and returns the daemon's answer: `run_id` and `period_id`.

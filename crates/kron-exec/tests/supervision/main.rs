@@ -31,16 +31,19 @@ fn main() -> ExitCode {
     if kron_exec::is_supervisor() {
         return kron_exec::supervise();
     }
-    runner::main(&[
-        #[cfg(kron_canary)]
-        canaries::CASES,
-        crash::CASES,
-        endings::CASES,
-        exec_failures::CASES,
-        gate::CASES,
-        identity::CASES,
-        output::CASES,
-        privileges::CASES,
-        record::CASES,
-    ])
+    runner::main(
+        &[
+            #[cfg(kron_canary)]
+            canaries::CASES,
+            crash::CASES,
+            endings::CASES,
+            exec_failures::CASES,
+            gate::CASES,
+            identity::CASES,
+            output::CASES,
+            privileges::CASES,
+            record::CASES,
+        ],
+        &[crash::EVERY_CALL],
+    )
 }

@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use kron_testkit::programs::of_workspace;
+use kron_testkit::waiting::PATIENCE;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
 
 /// What a command left behind.
@@ -239,75 +239,8 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_default()
 }
 
-/// The daemon's program, built beside the command's. Tests of the whole workspace have built it, and
-/// do not ask cargo for it one by one.
+/// The daemon's program, built beside the command's.
 fn krond() -> &'static Path {
     static KROND: OnceLock<PathBuf> = OnceLock::new();
-    KROND.get_or_init(|| {
-        let profile_dir = Path::new(env!("CARGO_BIN_EXE_kron")).parent().expect("a directory");
-        let program = profile_dir.join("krond");
-        if !is_fresh(&program) {
-            build_krond(profile_dir);
-        }
-        program
-    })
-}
-
-const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// Whether krond is newer than the sources of all crates that it is built of.
-fn is_fresh(program: &Path) -> bool {
-    let Some(built) = changed_at(program) else { return false };
-    let mut crates = vec!["krond".to_owned()];
-    let mut at = 0;
-    while let Some(name) = crates.get(at) {
-        let directory = Path::new(WORKSPACE).join("crates").join(name);
-        let manifest = String::from_utf8(bytes(&directory.join("Cargo.toml"))).expect("UTF-8");
-        if newest(&directory.join("src")).max(changed_at(&directory.join("Cargo.toml")))
-            > Some(built)
-        {
-            return false;
-        }
-        let dependencies = manifest.split("\n[").find(|table| table.starts_with("dependencies]"));
-        for line in dependencies.unwrap_or_default().lines() {
-            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
-            if name.starts_with("kron") && !crates.iter().any(|known| known == name) {
-                crates.push(name.to_owned());
-            }
-        }
-        at += 1;
-    }
-    changed_at(&Path::new(WORKSPACE).join("Cargo.lock")) <= Some(built)
-}
-
-/// When the file below this directory changed that changed last.
-fn newest(directory: &Path) -> Option<SystemTime> {
-    let entries =
-        std::fs::read_dir(directory).expect("sources").map(|entry| entry.expect("a file"));
-    let times = entries.map(|entry| match entry.path() {
-        path if path.is_dir() => newest(&path),
-        path => changed_at(&path),
-    });
-    times.max().flatten()
-}
-
-fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|file| file.modified()).ok()
-}
-
-fn build_krond(profile_dir: &Path) {
-    let target_dir = profile_dir.parent().expect("a directory");
-    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(other) => other,
-    };
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--package", "krond", "--bin", "krond"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(target_dir)
-        .arg("--manifest-path")
-        .arg(Path::new(WORKSPACE).join("Cargo.toml"))
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "krond is built");
+    KROND.get_or_init(|| of_workspace("krond", Path::new(env!("CARGO_BIN_EXE_kron"))))
 }
