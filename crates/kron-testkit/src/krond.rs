@@ -467,10 +467,6 @@ impl Drop for Krond {
 /// own. Enough for the start of a daemon on a machine that is busy.
 pub const SOON_S: u64 = 4;
 
-/// How many seconds ahead a period may be loaded, the shortest first: a machine that was too slow
-/// for one gets the next.
-pub const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-
 /// A schedule that falls due once a day, this many seconds from now, and that time.
 pub fn due_in(seconds: u64) -> (String, String) {
     let at = wall_seconds() + seconds;
