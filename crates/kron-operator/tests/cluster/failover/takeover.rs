@@ -42,7 +42,8 @@ fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end(
     let pulse = Pulse::start(plane, &namespace);
     let killed = took(2, Loss::Kill);
     let ended = took(3, Loss::Terminate);
-    let slowness = pulse.longest_beat() * STEPS;
+    let beat = pulse.longest_beat();
+    let slowness = beat * STEPS;
     say(&format!("a slow machine is allowed {slowness:.2?} more"));
 
     let ledger = Ledger::read(plane, &namespace);
@@ -68,7 +69,8 @@ fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end(
     assert!(jobs.iter().all(|took| *took <= LEASE + JOB_GRACE + slowness), "{jobs:?}");
 
     assert_eq!(ledger.wrong(&schedule, wall(), wall()), []);
-    assert_eq!(ledger.without_claim(), []);
+    // The last request of a leader that was killed may arrive when another has claimed.
+    assert_eq!(ledger.without_claim_before(beat), []);
 }
 
 /// Loses the leader: when, and how long it took until the other led.

@@ -49,8 +49,10 @@ enum Kind {
 }
 
 impl Ledger {
-    /// Reads the audit log, once everything is in it that was answered.
+    /// Reads the audit log, once everything is in it that was answered, and looks at the Jobs: one
+    /// may be there before its creation is answered.
     pub(super) fn read(plane: &ControlPlane, namespace: &str) -> Ledger {
+        let existing = all_jobs(plane, namespace);
         let requests = plane.requests(namespace);
         let mut writes: Vec<Write> = requests.iter().filter_map(Write::of).collect();
         writes.sort_by_key(|write| write.received);
@@ -60,7 +62,11 @@ impl Ledger {
             let seen = uids.entry(key.clone()).or_default();
             seen.extend(creations.iter().map(|creation| creation.uid.clone()));
         }
-        Ledger { judge, uids, writes }
+        let mut ledger = Ledger { judge, uids, writes };
+        for page in &existing {
+            ledger.also_exists(page);
+        }
+        ledger
     }
 
     /// Adds the Jobs of a list.
@@ -135,20 +141,37 @@ impl Ledger {
     /// The Jobs that somebody created who had not claimed their periods: the stored status of the
     /// KronJob, as the API server last gave it back, named another period or another claimant.
     pub(super) fn without_claim(&self) -> Vec<JobKey> {
+        self.without_claim_before(Duration::ZERO)
+    }
+
+    /// The same, when a request may be on its way for so long: the claim was there when it was sent,
+    /// and another may have claimed the period since.
+    pub(super) fn without_claim_before(&self, on_its_way: Duration) -> Vec<JobKey> {
         let mut claims: BTreeMap<&str, (u64, &str, &str)> = BTreeMap::new();
+        // Until when a claim was the stored one.
+        let mut past: BTreeMap<(&str, &str, &str), Timestamp> = BTreeMap::new();
         let mut without = Vec::new();
         for write in self.writes.iter().filter(|write| write.succeeded()) {
             match &write.kind {
                 Kind::Status { kronjob, version, claimed_by, period } => {
                     let claim = claims.entry(kronjob).or_default();
-                    *claim = (*claim).max((*version, claimed_by, period));
+                    let newest = (*claim).max((*version, claimed_by, period));
+                    past.insert((kronjob, claim.1, claim.2), write.received);
+                    *claim = newest;
                 }
                 Kind::JobCreation(key) => {
                     let (_, claimed_by, period) =
                         claims.get(key.kronjob.as_str()).copied().unwrap_or_default();
                     // `operator-3_0a1b2c3d/17`
-                    let own = claimed_by.starts_with(&format!("{}-", write.user));
-                    if !own || period != key.period {
+                    let is_own =
+                        |claimed_by: &str| claimed_by.starts_with(&format!("{}-", write.user));
+                    let was_own = past.iter().any(|((kronjob, claimed_by, period), until)| {
+                        *kronjob == key.kronjob
+                            && *period == key.period
+                            && is_own(claimed_by)
+                            && *until + on_its_way > write.received
+                    });
+                    if (!is_own(claimed_by) || period != key.period) && !was_own {
                         without.push(key.clone());
                     }
                 }
