@@ -11,9 +11,10 @@
 //!   missing, of a command's process the first two.
 //!
 //! How often threads wait for one another and wake one another differs from run to run
-//! ([`depends_on_the_others`]). Where so many calls of a name in the list are of that kind, so many
-//! fewer may be made another time, and the points with the highest numbers are not reached; all
-//! others must be.
+//! ([`depends_on_the_others`]), and so does the number of pieces in which a file is read
+//! ([`is_next_piece`]). Where so many calls of a name in the list are of that kind, so many fewer may
+//! be made another time, and the points with the highest numbers are not reached; all others must
+//! be.
 //!
 //! The tests of the suite play a selection ([`chosen`]), their twins every point.
 //!
@@ -124,8 +125,12 @@ pub(crate) fn points(who: Who, calls: &[Call]) -> Vec<Point> {
     };
     let calls = &calls[own..end.unwrap_or(calls.len())];
     let mut certain: HashMap<(Option<i32>, &str), usize> = HashMap::new();
-    for call in calls.iter().filter(|call| !depends_on_the_others(call)) {
-        *certain.entry((call.tid, &call.name)).or_default() += 1;
+    let mut previous: HashMap<Option<i32>, &Call> = HashMap::new();
+    for call in calls {
+        let goes_on = previous.insert(call.tid, call).is_some_and(|it| is_next_piece(it, call));
+        if !depends_on_the_others(call) && !goes_on {
+            *certain.entry((call.tid, &call.name)).or_default() += 1;
+        }
     }
     let before = |call: &Call| call.number - 1;
     let mut points: Vec<Point> = Vec::new();
@@ -153,6 +158,13 @@ fn depends_on_the_others(call: &Call) -> bool {
         || matches!(call.name.as_str(), "read" | "write") && is_wake
         || call.text.starts_with("write(2,")
         || in_vain
+}
+
+/// Whether a call reads on where the one before it ended. Into how many pieces a file falls depends
+/// on its length, and what the kernel tells about a process gets longer while that starts.
+fn is_next_piece(before: &Call, call: &Call) -> bool {
+    let file = |call: &Call| call.text.split(',').next().map(str::to_owned);
+    before.name == "read" && call.name == "read" && file(before) == file(call)
 }
 
 /// The points of these that are played.

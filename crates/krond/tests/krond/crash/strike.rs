@@ -90,8 +90,8 @@ pub(crate) struct Point {
     pub(crate) call: String,
     /// Which call of this name it is, counted from 1.
     pub(crate) number: usize,
-    /// Whether every run makes it: fewer calls of this name than this in the list are ones that
-    /// depend on which thread comes first.
+    /// Whether every run makes it: at least so many calls of this name in the list depend on nothing
+    /// but what is done.
     pub(crate) is_certain: bool,
 }
 

@@ -16,8 +16,10 @@ use crate::queue_crash::chronicle::{Chronicle, Making, Point, SYNC, WRITE, concl
 
 /// How long the load lasts at least, in the suite and where there is more time;
 /// `KRON_QUEUE_CRASH_SECONDS` makes it longer.
-const SECONDS: u64 = 5;
+const SECONDS: u64 = 6;
 const SECONDS_OF_FULL: u64 = 12;
+/// Fewer deaths are no test.
+const DEATHS_MIN: u64 = 10;
 /// Where random numbers come from; `KRON_CRASH_SEED` sets another.
 const SEED: u64 = 20_260_302;
 const CLIENTS: u64 = 64;
@@ -51,7 +53,7 @@ fn what_clients_were_told_survives_many_deaths() {
 
 fn load(usual_seconds: u64) {
     let seconds = number("KRON_QUEUE_CRASH_SECONDS", usual_seconds);
-    let (deaths_min, acks_min) = (seconds / 2, 10 * seconds);
+    let (deaths_min, acks_min) = (DEATHS_MIN.max(seconds / 2), 10 * seconds);
     let seed = number("KRON_CRASH_SEED", SEED);
     writeln!(std::io::stdout(), "     seed {seed}").expect("written");
     let began = now();

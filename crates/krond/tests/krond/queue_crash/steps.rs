@@ -18,29 +18,32 @@ use crate::queue_crash::chronicle::{
 };
 use crate::queue_crash::witness::{self, FILE, Line, RELEASE};
 
-/// Every how many of the calls are tried in the suite; 1 is all of them.
-const EVERY: u64 = 12;
+/// Every how many of the calls of one of everything are tried: twice as many of the syncs, and a
+/// quarter of the writes.
+const EVERY: u64 = 24;
+/// The same where there is more time: every sync.
+const EVERY_OF_FULL: u64 = 2;
 /// The syncs of a job, each of which waits for the one before: enqueued, claimed, its process
 /// recorded, ended. What is told about its end may go with others.
 const SYNCS_OF_ONE: usize = 4;
-/// Every how many of the writes between them are tried in the suite: all syncs are.
-const WRITES_STEP: usize = 6;
+/// How many of the writes of a job are tried in the suite, beside all syncs.
+const WRITES: usize = 10;
 /// A handler that outlives its daemon.
 const OUTLIVES: Deed = Deed { code: 0, ms: 0, held: true };
 
 /// [It must hold: kill -9 at every step of enqueue, claim, finish, retry creation]
 #[test]
 fn one_job_whose_daemon_dies_at_each_step_has_its_one_true_end() {
-    one_job(WRITES_STEP);
+    one_job(WRITES);
 }
 
 #[test]
 #[ignore = "full: every write"]
 fn one_job_whose_daemon_dies_at_each_write_has_its_one_true_end() {
-    one_job(1);
+    one_job(usize::MAX);
 }
 
-fn one_job(writes_step: usize) {
+fn one_job(writes_max: usize) {
     if left_out("one job whose daemon dies at each step has its one true end", NEEDS) {
         return;
     }
@@ -53,8 +56,10 @@ fn one_job(writes_step: usize) {
     let made = count(&chronicle, &krond, whole, |chronicle| chronicle.is_quiet(&krond));
     assert!(made.syncs >= SYNCS_OF_ONE, "only {made:?}");
     let syncs = (1..=SYNCS_OF_ONE).map(|number| (SYNC, number));
-    let writes_step = if has_subset() { 1 } else { writes_step };
-    let writes = (1..=made.writes).step_by(writes_step).map(|number| (WRITE, number));
+    let writes_max = if has_subset() { made.writes } else { writes_max };
+    let writes = (1..=made.writes)
+        .step_by(made.writes.div_ceil(writes_max).max(1))
+        .map(|number| (WRITE, number));
     let points = syncs.chain(writes).filter(|(call, number)| {
         let kind = if *call == SYNC { "sync" } else { "write" };
         is_selected(&format!("{kind}:{number}"))
@@ -153,7 +158,7 @@ fn one_of_everything_and_a_death_at_each_step_of_it() {
 #[test]
 #[ignore = "full: every sync"]
 fn one_of_everything_and_a_death_at_each_sync_of_it() {
-    one_of_everything(1);
+    one_of_everything(EVERY_OF_FULL);
 }
 
 fn one_of_everything(usual_every: u64) {

@@ -20,7 +20,7 @@ use crate::spool_crash::producers::{PRODUCERS, Place, Way};
 
 /// How many tasks there are, in the suite and where there is more time; `KRON_SPOOL_CRASH_TASKS`
 /// makes it more.
-const TASKS: u64 = 800;
+const TASKS: u64 = 480;
 const TASKS_OF_FULL: u64 = 2_000;
 /// Where random numbers come from; `KRON_CRASH_SEED` sets another.
 const SEED: u64 = 20_260_302;
