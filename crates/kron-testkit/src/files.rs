@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -18,6 +19,22 @@ pub fn write_private(path: &Path, text: &str) {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// Copies a program. Another process does so: a process that another thread starts meanwhile
+/// would inherit what this one has open for writing, and nothing can be executed for as long.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("--").args([from, to]).status().unwrap();
+    assert!(status.success(), "`{}` cannot be copied", from.display());
+}
+
+/// Writes a script that everybody can run, by another process as [`copy_program`] does.
+pub fn write_script(path: &Path, text: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut shell = command.spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success(), "`{}` cannot be written", path.display());
 }
 
 /// A directory in memory where the machine has one: for tests of many steps that need no real

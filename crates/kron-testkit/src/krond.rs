@@ -29,6 +29,8 @@ use crate::waiting::{GLANCE, PATIENCE, now, wall_seconds};
 
 /// What is a burst to a daemon unless it is told otherwise.
 const BURST: u16 = 16;
+/// How far ahead a period is taken, one after the other until a daemon knows of one in time.
+pub const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How often a wait for a log line looks whether the daemon is still there.
 const LOOK_FOR_DEATH: Duration = Duration::from_millis(200);
 /// What is written after the last line of a daemon that has ended.
@@ -189,20 +191,25 @@ impl World {
     /// taken from the daemon's own record, so that no clock of the test is compared with its clock;
     /// where it did not, a period further ahead is taken.
     pub fn due_soon(&self, identity: &str, config: impl Fn(&str) -> String) -> String {
-        const LEADS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
         for lead in LEADS_S {
             let (schedule, nominal) = due_in(lead);
-            self.configure(&config(&schedule));
-            let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
-            assert_eq!(status, 200, "{answer}");
-            let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
-            assert_eq!(status, 200, "{job}");
-            let since = [&job["created_at"], &job["effective_from"]];
-            if since.iter().filter_map(|at| at.as_str()).all(|at| at < &*nominal) {
+            if self.is_loaded_before(&nominal, identity, &config(&schedule)) {
                 return nominal;
             }
         }
         panic!("no definition was loaded before its period began");
+    }
+
+    /// Loads these definitions into the running daemon; whether that was early enough for a period
+    /// of `identity` to be the job's own, by the daemon's record.
+    pub fn is_loaded_before(&self, nominal: &str, identity: &str, config: &str) -> bool {
+        self.configure(config);
+        let (status, answer) = self.ask("POST", "/api/v1/reload", "{}");
+        assert_eq!(status, 200, "{answer}");
+        let (status, job) = self.ask("GET", &format!("/api/v1/scheduler/jobs/{identity}"), "");
+        assert_eq!(status, 200, "{job}");
+        let since = [&job["created_at"], &job["effective_from"]];
+        since.iter().filter_map(|at| at.as_str()).all(|at| at < nominal)
     }
 
     /// Runs a job by request, and returns the daemon's answer: `run_id` and `period_id`.

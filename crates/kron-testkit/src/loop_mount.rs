@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::needs::Need;
 use crate::programs::must_run;
+use crate::waiting::eventually;
 
 /// Waits for a line and then shuts the file system of a directory down: `EXT4_IOC_SHUTDOWN` with
 /// the flag for leaving the journal as it is.
@@ -48,8 +49,16 @@ impl LoopMount {
 
     /// Mounts it anew after its power was taken away and all processes have ended that used it.
     pub fn mount_again(&mut self) {
-        must_run(Need::Loop, "umount", &[self.point.to_str().unwrap()]);
+        // A process that another thread has forked holds it until it executes a program.
+        let unmount = || Command::new("umount").arg(&self.point).output().unwrap();
+        eventually("it is unmounted", || unmount().status.success().then_some(()));
         self.mounted = false;
+        // A process with mounts of its own has this one, too, if it was started meanwhile. As long
+        // as it lives, mounting the image gives what has lost its power.
+        eventually("no other process has the image mounted", || {
+            let devices = Command::new("losetup").arg("-j").arg(&self.image).output().unwrap();
+            (devices.status.success() && devices.stdout.is_empty()).then_some(())
+        });
         self.mount();
     }
 

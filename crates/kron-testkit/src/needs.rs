@@ -1,8 +1,8 @@
 //! What tests need of the machine they run on.
 //!
 //! A test whose needs are not met fails and says what to install. The variable `KRON_TEST_WITHOUT`
-//! names what a machine does not have (`root`, `strace`, `faketime`, `loop`, `mount`, `python3`;
-//! several with commas): the tests that need it are left out instead. Each of them is reported on
+//! names what a machine does not have (`root`, `strace`, `faketime`, `loop`, `mount`, `python3`,
+//! `terminal`; several with commas): the tests that need it are left out instead. Each of them is reported on
 //! standard error and, where `KRON_TEST_LEFT_OUT` names a file, by a line at its end: the need, a
 //! tab and the name of the test.
 
@@ -36,6 +36,8 @@ pub enum Need {
     Mount,
     /// Scripts that make system calls which no other program makes.
     Python,
+    /// A terminal of a program's own.
+    Terminal,
 }
 
 impl Need {
@@ -48,6 +50,7 @@ impl Need {
             Need::Loop => "loop",
             Need::Mount => "mount",
             Need::Python => "python3",
+            Need::Terminal => "terminal",
         }
     }
 
@@ -66,6 +69,7 @@ impl Need {
             Need::Loop => missing_program("mkfs.ext4", "install the Debian package `e2fsprogs`"),
             Need::Mount => missing_program("mount", "install the Debian package `mount`"),
             Need::Python => missing_program("python3", "install the Debian package `python3`"),
+            Need::Terminal => missing_program("script", "install the Debian package `bsdutils`"),
         }
     }
 }

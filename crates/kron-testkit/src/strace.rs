@@ -159,3 +159,50 @@ pub fn calls(trace: &str) -> Vec<Call> {
     }
     calls
 }
+
+/// Calls by which files change or last, or by which other processes learn of something.
+const DECIDING: &[&str] = &[
+    "clone",
+    "clone3",
+    "execve",
+    "fdatasync",
+    "flock",
+    "fsync",
+    "ftruncate",
+    "kill",
+    "linkat",
+    "mkdir",
+    "mkdirat",
+    "recvfrom",
+    "recvmsg",
+    "rename",
+    "renameat",
+    "renameat2",
+    "sendmsg",
+    "sendto",
+    "unlink",
+    "unlinkat",
+    "vfork",
+    "waitid",
+    "write",
+];
+
+/// Those of the calls that a test tries which cannot try all: every one that decides something,
+/// and of the others the first of each name and then every so many. `every` = 1 is all of them.
+pub fn chosen<T>(calls: Vec<T>, name: impl Fn(&T) -> &str, every: usize) -> Vec<T> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let is_chosen = |call: &T| {
+        let count = counts.entry(name(call).to_owned()).or_default();
+        *count += 1;
+        DECIDING.contains(&name(call)) || *count % every == 1 % every
+    };
+    calls.into_iter().filter(is_chosen).collect()
+}
+
+#[test]
+fn all_that_decides_is_chosen_and_some_of_every_name() {
+    let calls = vec!["read", "fsync", "read", "read", "fsync", "read", "stat"];
+    let chosen_of = |every| chosen(calls.clone(), |call| call, every);
+    assert_eq!(chosen_of(3), ["read", "fsync", "fsync", "read", "stat"]);
+    assert_eq!(chosen_of(1), calls);
+}

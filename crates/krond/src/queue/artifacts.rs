@@ -356,6 +356,8 @@ fn open_at(directory: &OwnedFd, name: &OsStr, extra: OFlags) -> io::Result<Owned
 
 #[cfg(test)]
 mod tests {
+    use kron_testkit::needs::{Need, left_out};
+
     use super::*;
 
     struct Place {
@@ -439,7 +441,7 @@ mod tests {
 
     #[test]
     fn what_another_user_left_is_taken_over_and_nothing_of_others() {
-        if !rustix::process::geteuid().is_root() {
+        if left_out("files of another user", &[Need::Root]) {
             return;
         }
         let place = place();
@@ -462,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_place_for_staging_that_others_can_write_to_is_not_used() {
-        if !rustix::process::geteuid().is_root() {
+        if left_out("files of another user", &[Need::Root]) {
             return;
         }
         let place = place();
@@ -477,7 +479,7 @@ mod tests {
 
     #[test]
     fn a_link_in_a_private_directory_is_never_written_through() {
-        if !rustix::process::geteuid().is_root() {
+        if left_out("files of another user", &[Need::Root]) {
             return;
         }
         let place = place();

@@ -4,11 +4,11 @@
 mod completion;
 mod document;
 
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kron_testkit::files::write_script;
 use serde_json::Value;
 
 use crate::command::kron::{Run, finish};
@@ -61,8 +61,7 @@ fn without_kubectl_it_says_so() {
 
 /// A script that can be run.
 fn executable(scratch: &Scratch, name: &str, script: &str) {
-    let path = scratch.write(name, format!("#!/bin/sh\n{script}\n"));
-    std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("its mode is set");
+    write_script(&Path::new(scratch.path()).join(name), &format!("#!/bin/sh\n{script}\n"));
 }
 
 /// A `kubectl` that fails in this way.

@@ -1,9 +1,10 @@
-//! Who may do what, seen from other users' processes. Only root can be somebody else, so these do
-//! nothing for anybody else.
+//! Who may do what, seen from other users' processes. Only root can start those.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use kron_testkit::needs::{Need, left_out};
 
 use crate::daemon::krond::{Daemon, Run};
 
@@ -11,11 +12,6 @@ const JOBS: &str = "[daemon]\nsocket_group = \"daemon\"\n\
                     [job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
 /// Nobody's number, on every system this runs on.
 const STRANGER: u32 = 65_534;
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
 
 /// A daemon with its socket where anybody can get to it.
 fn open_daemon() -> Daemon {
@@ -50,7 +46,7 @@ fn as_other(daemon: &Daemon, group: &str, words: &[&str]) -> Run {
 
 #[test]
 fn strangers_are_refused_twice() {
-    if !is_root() {
+    if left_out("commands of another user", &[Need::Root]) {
         return;
     }
     let daemon = open_daemon();
@@ -69,7 +65,7 @@ fn strangers_are_refused_twice() {
 
 #[test]
 fn the_group_reads_and_changes_nothing() {
-    if !is_root() {
+    if left_out("commands of another user", &[Need::Root]) {
         return;
     }
     let daemon = open_daemon();
@@ -97,7 +93,7 @@ fn the_group_reads_and_changes_nothing() {
 /// Who may ask the daemon is told what it knows of a spool, although its directories are closed.
 #[test]
 fn the_group_sees_what_the_daemon_says_of_a_spool() {
-    if !is_root() {
+    if left_out("commands of another user", &[Need::Root]) {
         return;
     }
     let mut daemon = Daemon::prepare("").with_socket("open/krond.sock");

@@ -6,11 +6,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use kron_testkit::programs::of_workspace;
+use kron_testkit::waiting::PATIENCE;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
 
 /// What a command left behind.
@@ -242,21 +242,5 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
 /// The daemon's program, built beside the command's.
 fn krond() -> &'static Path {
     static KROND: OnceLock<PathBuf> = OnceLock::new();
-    KROND.get_or_init(|| {
-        let profile_dir = Path::new(env!("CARGO_BIN_EXE_kron")).parent().expect("a directory");
-        let target_dir = profile_dir.parent().expect("a directory");
-        let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package", "krond", "--bin", "krond"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(target_dir)
-            .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "krond is built");
-        profile_dir.join("krond")
-    })
+    KROND.get_or_init(|| of_workspace("krond", Path::new(env!("CARGO_BIN_EXE_kron"))))
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use kron_testkit::needs::{Need, left_out};
 use tempfile::TempDir;
 
 use crate::daemon::krond::{bytes, wait_for};
@@ -67,6 +68,9 @@ fn the_sample_names_columns_that_there_are() {
 
 #[test]
 fn one_command_in_an_empty_directory_shows_jobs_firing() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let dir = directory();
     let mut up = Terminal::start(dir.path(), 150, 30, &["up"]);
     let frame = up.see("a run that succeeded", |frame| {
@@ -107,6 +111,9 @@ fn one_command_in_an_empty_directory_shows_jobs_firing() {
 
 #[test]
 fn the_first_ctrl_c_waits_and_the_second_ends_what_runs() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let dir = directory();
     let file = dir.path().join("kron.toml");
     let jobs = LONG.replace("DIR", &dir.path().display().to_string());
@@ -140,6 +147,9 @@ fn the_first_ctrl_c_waits_and_the_second_ends_what_runs() {
 
 #[test]
 fn a_window_that_is_closed_or_a_signal_leaves_the_terminal_as_it_was() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let dir = directory();
     let up = Terminal::start(dir.path(), 100, 20, &["up"]);
     up.see("the jobs", |frame| frame.contains("\ntick "));
@@ -149,6 +159,9 @@ fn a_window_that_is_closed_or_a_signal_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn what_is_wrong_with_a_file_is_told_on_the_terminal() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let dir = directory();
     std::fs::write(
         dir.path().join("kron.toml"),

@@ -1,5 +1,5 @@
-//! Definitions that others could have written, for a daemon that runs everything as root. Those of
-//! anybody else look at nothing, so these do nothing for anybody else.
+//! Definitions that others could have written, for a daemon that runs everything as root. A daemon
+//! of another user trusts them all.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use kron_testkit::krond::Krond;
+use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -18,10 +19,6 @@ const OLD: &str =
     "[job.old]\nschedule = \"* * * * * *\"\ncommand = \"echo >> {dir}/old\"\nshell = true\n";
 const NEW: &str =
     "[job.new]\nschedule = \"* * * * * *\"\ncommand = \"echo >> {dir}/new\"\nshell = true\n";
-
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -35,7 +32,7 @@ fn diagnostics(krond: &mut Krond, level: &str) -> Vec<Value> {
 
 #[test]
 fn a_file_that_everybody_may_write_refuses_the_start() {
-    if !is_root() {
+    if left_out("definitions that others could have written", &[Need::Root]) {
         return;
     }
     // What is refused is not even read: nothing is said about what stands in it.
@@ -64,7 +61,7 @@ fn a_file_that_everybody_may_write_refuses_the_start() {
 
 #[test]
 fn a_directory_that_everybody_may_write_refuses_the_start() {
-    if !is_root() {
+    if left_out("definitions that others could have written", &[Need::Root]) {
         return;
     }
     let world = new_world(OLD);
@@ -91,7 +88,7 @@ fn a_directory_that_everybody_may_write_refuses_the_start() {
 
 #[test]
 fn a_reload_of_a_file_that_everybody_may_write_changes_nothing() {
-    if !is_root() {
+    if left_out("definitions that others could have written", &[Need::Root]) {
         return;
     }
     let world = new_world(OLD);
@@ -115,7 +112,7 @@ fn a_reload_of_a_file_that_everybody_may_write_changes_nothing() {
 
 #[test]
 fn what_a_group_may_write_and_what_others_own_is_told() {
-    if !is_root() {
+    if left_out("definitions that others could have written", &[Need::Root]) {
         return;
     }
     let world = new_world(OLD);

@@ -1,5 +1,7 @@
 //! `kron queue top`, looked at and left.
 
+use kron_testkit::needs::{Need, left_out};
+
 use super::{add, go, queue, wait_state};
 use crate::daemon::krond::Daemon;
 use crate::daemon::terminal::Terminal;
@@ -17,6 +19,9 @@ fn line<'a>(frame: &'a str, job: &str) -> Option<&'a str> {
 
 #[test]
 fn it_shows_what_runs_and_waits_and_pauses() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let daemon = queue();
     let running = add(&daemon, &["slow"]);
     wait_state(&daemon, &running, "running");
@@ -51,6 +56,9 @@ fn it_shows_what_runs_and_waits_and_pauses() {
 
 #[test]
 fn it_fits_scrolls_and_needs_a_terminal() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let daemon = queue();
     daemon.kron(&["queue", "pause", "--reason", "x"]).ok();
     let jobs: Vec<String> =
@@ -69,6 +77,9 @@ fn it_fits_scrolls_and_needs_a_terminal() {
 
 #[test]
 fn a_daemon_without_a_queue_is_told() {
+    if left_out("a terminal", &[Need::Terminal]) {
+        return;
+    }
     let daemon = Daemon::start("");
     let mut top = top(&daemon, 100, 20);
     top.see("why there is nothing", |frame| frame.contains("this daemon has no queue"));
