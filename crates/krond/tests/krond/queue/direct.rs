@@ -26,7 +26,7 @@ fn the_next_slot_is_the_callers_and_the_queue_is_as_it_was() {
     let (status, busy) = direct(&world, 0);
     assert_eq!(status, 409, "{busy}");
     let (status, answer) = thread::scope(|scope| {
-        let caller = scope.spawn(|| direct(&world, 30_000));
+        let caller = scope.spawn(|| direct(&world, 300_000));
         eventually("it is reserved", || {
             (!world.get("/api/v1/queue")["reservation"].is_null()).then_some(())
         });

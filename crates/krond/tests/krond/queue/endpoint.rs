@@ -1,9 +1,9 @@
 //! Jobs that an endpoint handles.
 
 use std::fs;
-use std::time::Duration;
 
 use kron_testkit::files::read;
+use kron_testkit::waiting::PATIENCE;
 use serde_json::{Value, json};
 
 use crate::queue::site::{Site as _, world};
@@ -31,7 +31,7 @@ fn an_endpoints_answer_is_the_end_of_the_run() {
     let _krond = world.start();
     let done = world.add("web", json!({ "a": 1 }));
     let run = world.reaches(&done, "completed");
-    let request = receiver.requests.recv_timeout(Duration::from_secs(30)).unwrap();
+    let request = receiver.requests.recv_timeout(PATIENCE).unwrap();
     let body: Value = serde_json::from_str(&request.body).unwrap();
     assert_eq!(body["job"]["job_id"], done.as_str());
     assert_eq!(body["job"]["params"], json!({ "a": 1 }));

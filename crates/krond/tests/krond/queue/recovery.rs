@@ -1,10 +1,7 @@
 //! What is left after a crash, judged by what the commands themselves wrote down.
 
-use std::fs;
-use std::path::Path;
-
-use kron_testkit::files::read;
 use kron_testkit::krond::World;
+use kron_testkit::process::has_ended;
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,7 +50,7 @@ fn a_run_that_ended_while_no_daemon_was_there_has_its_true_end() {
     let supervisor = supervisor(&world, &id);
     krond.kill();
     world.permit("go");
-    eventually("its supervisor has left", || kill(supervisor, None).err());
+    eventually("its supervisor has left", || has_ended(supervisor.as_raw()).then_some(()));
     let krond = world.start();
     let run = world.reaches(&id, "failed");
     assert_eq!((&run["exit_code"], &run["lost"]), (&json!(7), &json!(false)));
@@ -73,7 +70,7 @@ fn a_run_whose_supervisor_is_gone_goes_on_as_long_as_its_command_does() {
         if restart {
             krond.kill();
             kill(supervisor, Signal::SIGKILL).unwrap();
-            eventually("it is gone", || kill(supervisor, None).err());
+            eventually("it is gone", || has_ended(supervisor.as_raw()).then_some(()));
             krond = world.start();
             assert_eq!(krond.events("queue_run_adopted").len(), 1);
         } else {
@@ -112,9 +109,7 @@ fn a_lost_run_fails_with_its_own_error_and_its_own_cap() {
         for of in ["process", "command"] {
             let pid = Pid::from_raw(run[of]["pid"].as_i64().unwrap() as i32);
             kill(pid, Signal::SIGKILL).unwrap();
-            eventually("it is gone", || {
-                (!fs::exists(format!("/proc/{pid}")).unwrap() || is_zombie(pid)).then_some(())
-            });
+            eventually("it is gone", || has_ended(pid.as_raw()).then_some(()));
         }
     }
     let krond = world.start();
@@ -128,11 +123,6 @@ fn a_lost_run_fails_with_its_own_error_and_its_own_cap() {
     assert_eq!(chain[1]["retry_decision"], "lost_exhausted");
     assert_eq!(world.testimony("began").len(), 2);
     krond.stop();
-}
-
-fn is_zombie(pid: Pid) -> bool {
-    let stat = read(Path::new(&format!("/proc/{pid}/stat"))).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 #[test]
@@ -190,7 +180,7 @@ fn a_start_without_the_queue_in_between_loses_no_end() {
     let supervisor = supervisor(&world, &id);
     krond.stop();
     world.permit("go");
-    eventually("its supervisor has left", || kill(supervisor, None).err());
+    eventually("its supervisor has left", || has_ended(supervisor.as_raw()).then_some(()));
     world.configure("[daemon]\nhistory = 10\n");
     world.start().stop();
     world.configure(&format!("[queue]\nstop_grace = \"0s\"\n{}", handler("patient", PATIENT)));

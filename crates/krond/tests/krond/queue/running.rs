@@ -1,8 +1,7 @@
 //! Commands that handle jobs.
 
-use std::fs;
-
 use kron_testkit::files::read;
+use kron_testkit::process::has_ended;
 use kron_testkit::waiting::eventually;
 use serde_json::json;
 
@@ -143,9 +142,7 @@ fn a_running_job_is_cancelled_and_not_retried_and_what_it_started_is_gone() {
     let run = world.reaches(&id, "cancelled");
     assert_eq!((&run["status"], &run["error"]), (&json!("FAILED"), &json!("cancelled")));
     assert_eq!(world.chain(&id).len(), 1);
-    eventually("its child is gone", || {
-        (!fs::exists(format!("/proc/{child}")).unwrap()).then_some(())
-    });
+    eventually("its child is gone", || has_ended(child).then_some(()));
     let (status, _) = world.ask("DELETE", &format!("{JOBS}/{id}"), "");
     assert_eq!(status, 409, "it has ended");
 }

@@ -1,17 +1,16 @@
 //! Webhooks.
 
 use std::fs;
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use kron_testkit::waiting::eventually;
+use kron_testkit::waiting::{PATIENCE, eventually};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::queue::site::{Site as _, handler, world};
 use crate::queue::web::Receiver;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn webhook(name: &str, address: std::net::SocketAddr, more: &str) -> String {
     format!("[queue.webhook.{name}]\nurl = \"http://{address}/\"\n{more}\n")
@@ -52,8 +51,10 @@ fn a_webhook_is_told_in_the_apis_words_and_signed() {
 #[test]
 fn a_webhook_that_fails_is_told_again_over_a_crash_and_keeps_nobody_waiting() {
     let receiver = Receiver::new(|at| if at == 0 { "500 Oops" } else { "200 OK" }.to_owned());
-    // Nobody listens there any more.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A port that stays taken, and that nothing listens at.
+    let silent = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&silent, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let gone = getsockname(&silent).unwrap().try_into().unwrap();
     let on = "allow_private = true\non = [\"job.completed\"]";
     let tables = handler("a", "true")
         + &webhook("good", receiver.address, on)

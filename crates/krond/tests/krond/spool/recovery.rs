@@ -1,10 +1,9 @@
 //! What is left after a crash or a stop, judged by what the commands themselves wrote down.
 
 use std::fs;
-use std::path::Path;
 
-use kron_testkit::files::read;
 use kron_testkit::krond::World;
+use kron_testkit::process::has_ended;
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -18,11 +17,6 @@ fn pid(world: &World, id: &str, of: &str) -> Pid {
     let task = world.task("running", id).expect("it runs");
     // As the state's documents have it.
     Pid::from_raw(task["run"][of]["PID"].as_i64().unwrap_or_else(|| panic!("{task}")) as i32)
-}
-
-fn is_gone(pid: Pid) -> bool {
-    let stat = read(Path::new(&format!("/proc/{pid}/stat"))).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
 
 fn running() -> World {
@@ -49,7 +43,7 @@ fn a_run_that_is_alive_is_adopted_and_its_true_end_recorded() {
     assert_eq!(krond.events("spool_task_adopted")[0]["task_id"], "t");
     world.put("other", "t");
     world.says("began", 2);
-    assert_eq!(world.view()["running"], 2);
+    eventually("both are shown", || (world.view()["running"] == 2).then_some(()));
     world.permit("go");
     let task = world.completed("t");
     assert_eq!(
@@ -78,7 +72,7 @@ fn a_run_that_ended_while_no_daemon_was_there_has_its_true_end_and_output() {
     let supervisor = pid(&world, "t", "supervisor");
     krond.kill();
     world.permit("go");
-    eventually("its supervisor has left", || is_gone(supervisor).then_some(()));
+    eventually("its supervisor has left", || has_ended(supervisor.as_raw()).then_some(()));
     let krond = world.start();
     assert_eq!(
         world.completed("t")["result"],
@@ -106,13 +100,15 @@ fn a_run_that_was_lost_runs_again_and_is_counted_until_it_is_enough() {
         krond.kill();
         for process in processes {
             kill(process, Signal::SIGKILL).unwrap();
-            eventually("it is gone", || is_gone(process).then_some(()));
+            eventually("it is gone", || has_ended(process.as_raw()).then_some(()));
         }
         fs::remove_file(world.witness("lock.t")).unwrap();
     }
     let krond = world.start();
     let task = world.completed("t");
-    assert!(metrics(&world).contains("kron_spool_lost_total{spool=\"s\"} 1\n"));
+    eventually("it is counted", || {
+        metrics(&world).contains("kron_spool_lost_total{spool=\"s\"} 1\n").then_some(())
+    });
     assert_eq!((&task["result"]["outcome"], &task["attempts"]), (&json!("FAILED"), &json!(2)));
     let error = task["result"]["error"].as_str().unwrap();
     assert!(error.contains("lost"), "{task}");
@@ -132,12 +128,12 @@ fn a_run_whose_supervisor_is_killed_is_not_run_beside_itself() {
         if restart {
             krond.kill();
             kill(supervisor, Signal::SIGKILL).unwrap();
-            eventually("it is gone", || is_gone(supervisor).then_some(()));
+            eventually("it is gone", || has_ended(supervisor.as_raw()).then_some(()));
             krond = world.start();
             assert_eq!(krond.events("spool_task_adopted").len(), 1);
         } else {
             kill(supervisor, Signal::SIGKILL).unwrap();
-            eventually("it is gone", || is_gone(supervisor).then_some(()));
+            eventually("it is gone", || has_ended(supervisor.as_raw()).then_some(()));
         }
         // Its command lives, so it is not started again, whatever else is.
         world.put("other", "t");
@@ -246,7 +242,7 @@ fn a_start_without_the_spool_in_between_loses_no_end() {
     let supervisor = pid(&world, "t", "supervisor");
     krond.stop();
     world.permit("go");
-    eventually("its supervisor has left", || is_gone(supervisor).then_some(()));
+    eventually("its supervisor has left", || has_ended(supervisor.as_raw()).then_some(()));
     world.configure("[daemon]\nhistory = 10\n");
     world.start().stop();
     world.configure(&spool("retries = 0", &alone("t", 7)));

@@ -1,10 +1,9 @@
 //! Other settings while the daemon runs.
 
 use std::os::unix::fs::chown;
-use std::time::Duration;
 
 use kron_testkit::needs::{Need, left_out};
-use kron_testkit::waiting::{eventually, now};
+use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -131,9 +130,8 @@ fn a_reload_while_it_stops_holds_nobody_up() {
         krond.signal(Signal::SIGTERM);
         world.configure(&after);
         krond.signal(Signal::SIGHUP);
-        let began = now();
+        // The task runs for ever, and so would a daemon that waited for it.
         assert!(krond.wait().success());
-        assert!(began.elapsed() < Duration::from_secs(10), "the task runs for ever");
         world.permit("go");
         world.configure(&before);
         let krond = world.start();

@@ -161,3 +161,17 @@ pub(crate) fn metrics(world: &World) -> String {
     stream.read_to_string(&mut text).unwrap();
     text
 }
+
+/// What the logs of the spool's runs hold. A log goes when all of it is in the result.
+pub(crate) fn logs(world: &World) -> Vec<String> {
+    let mut logs = Vec::new();
+    for directory in fs::read_dir(world.state_dir().join("spool")).unwrap() {
+        for file in fs::read_dir(directory.unwrap().path()).unwrap() {
+            let Ok(mut file) = fs::File::open(file.unwrap().path()) else { continue };
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            logs.push(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    logs
+}

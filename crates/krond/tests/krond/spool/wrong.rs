@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
-use kron_testkit::files::read;
+use kron_testkit::files::{copy_program, read};
 use kron_testkit::krond::Krond;
 use kron_testkit::needs::{Need, left_out, preloaded_clock};
 use nix::sys::stat::Mode;
@@ -67,7 +68,7 @@ fn what_is_no_plain_file_of_a_task_is_set_aside_and_good_tasks_go_on() {
     assert_eq!(read(&world.spool_path("rejected/directory.json/inside")).unwrap(), "kept");
     assert!(secret.exists(), "what a link points to is nobody's business");
     assert_eq!(world.testimony("ran"), ["good"]);
-    let told = krond.events("spool_rejected");
+    let told = krond.heard("spool_rejected", 7);
     assert_eq!(told.len(), 7, "{told:?}");
     let told = told.iter().find(|line| line["name"] == "strange.json").unwrap();
     assert_eq!((&told["error_type"], &told["spool"]), (&json!("ValidationError"), &json!("s")));
@@ -201,7 +202,7 @@ fn a_daemon_that_is_not_root_sets_aside_what_it_may_not_read() {
     fs::set_permissions(world.config_path(), fs::Permissions::from_mode(0o644)).unwrap();
     // The daemon where that user finds it, too.
     let program = root.join("krond");
-    fs::copy(crate::KROND, &program).unwrap();
+    copy_program(Path::new(crate::KROND), &program);
     let mut command = Command::new(&program);
     command.args(world.command().get_args()).uid(NOBODY).gid(NOBODY);
     let mut krond = Krond::spawn(&mut command);
