@@ -10,27 +10,58 @@ use std::io::Write;
 
 use kron_exec::{Message, Plan};
 use kron_state::{ExitStatus, RunRecord};
+use kron_testkit::strace::chosen;
 
 use crate::place::{Place, next, wait_for_everybody};
 use crate::runner::{Case, STRACE, note};
 use crate::strace::{trace_file, traced, traced_again};
 
+/// Every call that decides something, and of the others some of each name.
 pub(crate) const CASES: &[Case] = &[
-    ("crash::a_supervisor_killed_at_any_call_of_a_run", STRACE, supervisor_killed),
+    ("crash::a_supervisor_killed_at_any_call_of_a_run", STRACE, || SUPERVISOR_KILLED.play(PART)),
+    ("crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_gate", STRACE, || {
+        KILLED_AFTER_GATE.play(PART)
+    }),
+    ("crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_run", STRACE, || {
+        KILLED_AFTER_RELEASE.play(PART)
+    }),
+    ("crash::a_command_killed_at_any_call_before_its_execution", STRACE, || {
+        COMMAND_KILLED.play(PART);
+    }),
+    ("crash::a_call_that_fails_anywhere", STRACE, || CALL_FAILS.play(PART)),
+    ("crash::a_call_that_fails_after_the_daemon_left_the_gate", STRACE, || {
+        CALL_FAILS_AFTER_GATE.play(PART);
+    }),
+    ("crash::a_call_that_fails_after_the_daemon_left_the_run", STRACE, || {
+        CALL_FAILS_AFTER_RELEASE.play(PART);
+    }),
+];
+
+/// The same with all of them.
+pub(crate) const EVERY_CALL: &[Case] = &[
+    ("crash::every_call::a_supervisor_killed_at_any_call_of_a_run", STRACE, || {
+        SUPERVISOR_KILLED.play(ALL);
+    }),
     (
-        "crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_gate",
+        "crash::every_call::a_supervisor_killed_at_any_call_after_its_daemon_left_the_gate",
         STRACE,
-        killed_after_gate,
+        || KILLED_AFTER_GATE.play(ALL),
     ),
     (
-        "crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_run",
+        "crash::every_call::a_supervisor_killed_at_any_call_after_its_daemon_left_the_run",
         STRACE,
-        killed_after_release,
+        || KILLED_AFTER_RELEASE.play(ALL),
     ),
-    ("crash::a_command_killed_at_any_call_before_its_execution", STRACE, command_killed),
-    ("crash::a_call_that_fails_anywhere", STRACE, call_fails),
-    ("crash::a_call_that_fails_after_the_daemon_left_the_gate", STRACE, call_fails_after_gate),
-    ("crash::a_call_that_fails_after_the_daemon_left_the_run", STRACE, call_fails_after_release),
+    ("crash::every_call::a_command_killed_at_any_call_before_its_execution", STRACE, || {
+        COMMAND_KILLED.play(ALL);
+    }),
+    ("crash::every_call::a_call_that_fails_anywhere", STRACE, || CALL_FAILS.play(ALL)),
+    ("crash::every_call::a_call_that_fails_after_the_daemon_left_the_gate", STRACE, || {
+        CALL_FAILS_AFTER_GATE.play(ALL);
+    }),
+    ("crash::every_call::a_call_that_fails_after_the_daemon_left_the_run", STRACE, || {
+        CALL_FAILS_AFTER_RELEASE.play(ALL);
+    }),
 ];
 
 /// What a daemon does, and how far it comes.
@@ -61,55 +92,46 @@ struct Seen {
 
 const CODE: i32 = 7;
 
-fn supervisor_killed() {
-    sweep(Daemon::Stays, Whose::Supervisor, "signal=SIGKILL");
-}
+/// What is disturbed, and how.
+struct Sweep(Daemon, Whose, &'static str);
 
-fn killed_after_gate() {
-    sweep(Daemon::LeavesGate, Whose::Supervisor, "signal=SIGKILL");
-}
+const SUPERVISOR_KILLED: Sweep = Sweep(Daemon::Stays, Whose::Supervisor, "signal=SIGKILL");
+const KILLED_AFTER_GATE: Sweep = Sweep(Daemon::LeavesGate, Whose::Supervisor, "signal=SIGKILL");
+const KILLED_AFTER_RELEASE: Sweep = Sweep(Daemon::LeavesRun, Whose::Supervisor, "signal=SIGKILL");
+const COMMAND_KILLED: Sweep = Sweep(Daemon::Stays, Whose::Command, "signal=SIGKILL");
+const CALL_FAILS: Sweep = Sweep(Daemon::Stays, Whose::Supervisor, "error=EIO");
+const CALL_FAILS_AFTER_GATE: Sweep = Sweep(Daemon::LeavesGate, Whose::Supervisor, "error=ENOSPC");
+const CALL_FAILS_AFTER_RELEASE: Sweep = Sweep(Daemon::LeavesRun, Whose::Supervisor, "error=ENOSPC");
 
-fn killed_after_release() {
-    sweep(Daemon::LeavesRun, Whose::Supervisor, "signal=SIGKILL");
-}
+/// Every how many of the calls that decide nothing are disturbed where not all are.
+const PART: usize = 4;
+const ALL: usize = 1;
 
-fn command_killed() {
-    sweep(Daemon::Stays, Whose::Command, "signal=SIGKILL");
-}
-
-fn call_fails() {
-    sweep(Daemon::Stays, Whose::Supervisor, "error=EIO");
-}
-
-fn call_fails_after_gate() {
-    sweep(Daemon::LeavesGate, Whose::Supervisor, "error=ENOSPC");
-}
-
-fn call_fails_after_release() {
-    sweep(Daemon::LeavesRun, Whose::Supervisor, "error=ENOSPC");
-}
-
-fn sweep(daemon: Daemon, whose: Whose, injection: &str) {
-    let follow = if whose == Whose::Command { "-f" } else { "" };
-    let first = traced("-f");
-    let seen = perform(&first, daemon);
-    wait_for_everybody();
-    let mut calls = calls(&first, &seen, whose);
-    if injection.starts_with("error") {
-        // An injected error keeps the call from being made, but a real `close` that fails has
-        // closed; and these do not know errors, which those who call them rely on.
-        let unfailing = ["close", "brk", "getpid", "geteuid", "umask"];
-        calls.retain(|name, _| !unfailing.contains(&name.as_str()));
-    }
-    check(&first, &seen, "undisturbed");
-    assert_eq!(first.executions(), usize::from(daemon != Daemon::LeavesGate));
-    let total: usize = calls.values().sum();
-    assert!(total > 40, "the trace is incomplete: {calls:?}");
-    let mut executed = 0;
-    for (name, count) in &calls {
-        for number in 1..=*count {
+impl Sweep {
+    /// Disturbs every call that decides something, and of the others every so many of each name.
+    fn play(&self, every: usize) {
+        let Sweep(daemon, whose, injection) = *self;
+        let follow = if whose == Whose::Command { "-f" } else { "" };
+        let first = traced("-f");
+        let seen = perform(&first, daemon);
+        wait_for_everybody();
+        let mut calls = calls(&first, &seen, whose);
+        if injection.starts_with("error") {
+            // An injected error keeps the call from being made, but a real `close` that fails has
+            // closed; and these do not know errors, which those who call them rely on.
+            let unfailing = ["close", "brk", "getpid", "geteuid", "umask"];
+            calls.retain(|(name, _)| !unfailing.contains(&name.as_str()));
+        }
+        check(&first, &seen, "undisturbed");
+        assert_eq!(first.executions(), usize::from(daemon != Daemon::LeavesGate));
+        let total = calls.len();
+        assert!(total > 40, "the trace is incomplete: {calls:?}");
+        let played = chosen(calls, |(name, _)| name, every);
+        let mut executed = 0;
+        for (name, number) in &played {
             let what = format!("{name}:{injection}:when={number}");
-            let place = traced_again(&first, &format!("{follow} -e trace={name} -e inject={what}"));
+            let options = format!("{follow} -e trace={name} -e inject={what}");
+            let place = traced_again(&first, &options);
             let context = Context(&what);
             let seen = perform(&place, daemon);
             wait_for_everybody();
@@ -122,13 +144,15 @@ fn sweep(daemon: Daemon, whose: Whose, injection: &str) {
             drop(context);
             executed += place.executions();
         }
+        let played = played.len();
+        note(&format!(
+            "{played} of {total} calls disturbed by {injection}; the command was executed \
+             {executed} times"
+        ));
+        // Disturbances before the release were among them, and where there could be, some after it.
+        let after = whose == Whose::Supervisor && daemon != Daemon::LeavesGate;
+        assert!(executed < played && (executed > 0) == after);
     }
-    note(&format!(
-        "{total} calls disturbed by {injection}; the command was executed {executed} times"
-    ));
-    // Disturbances before the release were among them, and where there could be, some after it.
-    let after = whose == Whose::Supervisor && daemon != Daemon::LeavesGate;
-    assert!(executed < total && (executed > 0) == after);
 }
 
 /// Says what was injected when something else fails.
@@ -208,12 +232,14 @@ fn check_end(status: ExitStatus, executions: usize, context: &str) {
     }
 }
 
-/// How often the process made each call, from its execution to its end or its next execution.
-fn calls(place: &Place, seen: &Seen, whose: Whose) -> BTreeMap<String, usize> {
+/// The calls of the process from its execution to its end or its next execution, each with its
+/// number among those of its name.
+fn calls(place: &Place, seen: &Seen, whose: Whose) -> Vec<(String, usize)> {
     let (supervisor, command) = seen.armed.expect("it was armed");
     let pid = if whose == Whose::Supervisor { supervisor } else { command };
     let trace = fs::read_to_string(trace_file(place)).expect("a trace");
-    let mut calls = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut calls = Vec::new();
     for line in trace.lines() {
         let Some((number, call)) = line.split_once(' ') else { continue };
         let Some((name, _)) = call.trim_start().split_once('(') else { continue };
@@ -227,7 +253,9 @@ fn calls(place: &Place, seen: &Seen, whose: Whose) -> BTreeMap<String, usize> {
             }
             continue;
         }
-        *calls.entry(name.to_owned()).or_default() += 1;
+        let count = counts.entry(name.to_owned()).or_default();
+        *count += 1;
+        calls.push((name.to_owned(), *count));
     }
     calls
 }

@@ -7,7 +7,7 @@ use kron_state::{Cause, ExitStatus};
 
 use crate::gate::kill;
 use crate::place::{Place, assert_nobody_left, wait_for_text, wait_until};
-use crate::runner::{Case, NOTHING, STRACE, note};
+use crate::runner::{Case, NOTHING, STRACE, TERMINAL, note};
 use crate::strace::{trace_file, traced};
 
 pub(crate) const CASES: &[Case] = &[
@@ -41,13 +41,11 @@ pub(crate) const CASES: &[Case] = &[
         STRACE,
         signalled_before_reaped,
     ),
-    ("endings::a_terminals_interrupt_does_not_reach_the_run", NOTHING, terminal),
+    ("endings::a_terminals_interrupt_does_not_reach_the_run", TERMINAL, terminal),
     ("endings::a_supervisor_is_small", NOTHING, memory),
 ];
 
 const SOON: Duration = Duration::from_millis(100);
-/// Enough for a script to be ready on a busy machine.
-const READY: Duration = Duration::from_secs(2);
 /// Longer than any case may take.
 const LONG: Duration = Duration::from_secs(1_000);
 
@@ -68,6 +66,35 @@ fn timed(timeout: Duration, grace: Duration) -> impl Fn(&mut Plan) {
     }
 }
 
+/// Timeouts to try one after the other: how long a script needs until it is ready is the machine's
+/// to say.
+fn timeouts() -> impl Iterator<Item = Duration> {
+    (0..10).map(|doubled| SOON * (1 << doubled))
+}
+
+/// Runs a script that times out, and says `ready` first when it is ready for that. `last` is what
+/// it says last. Nothing is left of it. The grace is a multiple of the timeout.
+fn check_timeout(script: &str, last: &str, graces: u32, status: ExitStatus) {
+    for timeout in timeouts() {
+        let place = Place::new();
+        let mut plan = place.plan(script);
+        timed(timeout, timeout * graces)(&mut plan);
+        let end = place.run(&plan);
+        assert_nobody_left();
+        assert_eq!(end.cause, Cause::Timeout, "{script}");
+        let said = place.logged();
+        if said.starts_with("ready\n") && said.ends_with(last) {
+            assert_eq!(end.status, status, "{script}");
+            assert_eq!(place.executions(), 1);
+            return;
+        }
+    }
+    panic!("it was never ready: {script}");
+}
+
+/// A grace that is never over.
+const FOR_EVER: u32 = 10_000;
+
 fn exit_codes() {
     for code in [0, 1, 2, 126, 127, 128, 143, 255] {
         check(&format!("exit {code}"), |_| (), ExitStatus::ExitCode(code), Cause::Own);
@@ -86,39 +113,32 @@ fn signals() {
 }
 
 fn timeout_asks() {
-    check("exec sleep 1000", timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    check_timeout("echo ready; exec sleep 1000", "ready\n", FOR_EVER, ExitStatus::Signal(15));
 }
 
 fn timeout_answered() {
-    let script = "trap 'echo asked; exit 3' TERM; while :; do sleep 0.01; done";
-    let place = check(script, timed(READY, LONG), ExitStatus::ExitCode(3), Cause::Timeout);
-    assert!(place.logged().ends_with("asked\n"));
-    assert_nobody_left();
+    let script = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
+    check_timeout(script, "asked\n", FOR_EVER, ExitStatus::ExitCode(3));
 }
 
 fn timeout_kills() {
-    let script = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
-    let place = check(script, timed(READY, READY), ExitStatus::Signal(9), Cause::Timeout);
-    assert!(place.logged().ends_with("asked\n"));
-    assert_nobody_left();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+    check_timeout(script, "asked\n", 1, ExitStatus::Signal(9));
 }
 
 fn timeout_without_grace() {
-    let script = "trap '' TERM; while :; do sleep 1000; done";
-    check(script, timed(READY, Duration::ZERO), ExitStatus::Signal(9), Cause::Timeout);
-    assert_nobody_left();
+    let script = "trap '' TERM; echo ready; while :; do sleep 1000; done";
+    check_timeout(script, "ready\n", 0, ExitStatus::Signal(9));
 }
 
 fn timeout_stopped() {
-    check("kill -STOP $$; sleep 1000", timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    let script = "echo ready; kill -STOP $$; sleep 1000";
+    check_timeout(script, "ready\n", FOR_EVER, ExitStatus::Signal(15));
 }
 
 fn timeout_stopped_deaf() {
-    let script = "trap '' TERM; while :; do kill -STOP $$; done";
-    check(script, timed(READY, SOON), ExitStatus::Signal(9), Cause::Timeout);
-    assert_nobody_left();
+    let script = "trap '' TERM; echo ready; while :; do kill -STOP $$; done";
+    check_timeout(script, "ready\n", 1, ExitStatus::Signal(9));
 }
 
 fn in_time() {
@@ -188,30 +208,27 @@ fn asked_at_release() {
 }
 
 fn grandchildren() {
-    let script = "sleep 1000 & (sleep 1000 & sleep 1000) & sleep 1000";
-    check(script, timed(READY, LONG), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    let script = "sleep 1000 & (sleep 1000 & sleep 1000) & echo ready; sleep 1000";
+    check_timeout(script, "ready\n", FOR_EVER, ExitStatus::Signal(15));
 }
 
 fn deaf_grandchildren() {
     // The command itself obeys at once, but what it started does not.
-    let script = "(trap '' TERM; sleep 1000 & wait; sleep 1000) & exec sleep 1000";
-    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    let script = "(trap '' TERM; echo ready; sleep 1000 & wait; sleep 1000) & exec sleep 1000";
+    check_timeout(script, "ready\n", 1, ExitStatus::Signal(15));
 }
 
 fn left_session() {
-    let script =
-        "setsid sleep 1000 & setsid sh -c \"trap '' TERM HUP; sleep 1000; :\" & exec sleep 1000";
-    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    let script = "setsid sleep 1000 & \
+        setsid sh -c \"trap '' TERM HUP; echo ready; sleep 1000; :\" & exec sleep 1000";
+    check_timeout(script, "ready\n", 1, ExitStatus::Signal(15));
 }
 
 fn daemons() {
     // Twice forked, a session of its own, parents gone.
-    let script = "(setsid sh -c \"trap '' TERM HUP; (sleep 1000 & sleep 1000 &) & exec sleep 1000\" &) \n exec sleep 1000";
-    check(script, timed(SOON, SOON), ExitStatus::Signal(15), Cause::Timeout);
-    assert_nobody_left();
+    let script = "(setsid sh -c \"trap '' TERM HUP; echo ready; \
+        (sleep 1000 & sleep 1000 &) & exec sleep 1000\" &) \n exec sleep 1000";
+    check_timeout(script, "ready\n", 1, ExitStatus::Signal(15));
 }
 
 fn deep_tree() {
@@ -236,9 +253,8 @@ fn deep_tree() {
 
 fn crowd() {
     // Every process keeps starting sessions while it is hunted, up to a number.
-    let script = "trap '' TERM; i=0; while [ $i -lt 300 ]; do setsid sh -c \"trap '' TERM; sleep 1000; :\" & i=$((i + 1)); done; wait";
-    check(script, timed(READY, Duration::ZERO), ExitStatus::Signal(9), Cause::Timeout);
-    assert_nobody_left();
+    let script = "trap '' TERM; echo ready; i=0; while [ $i -lt 300 ]; do setsid sh -c \"trap '' TERM; sleep 1000; :\" & i=$((i + 1)); done; wait";
+    check_timeout(script, "ready\n", 0, ExitStatus::Signal(9));
 }
 
 fn background() {
@@ -281,14 +297,20 @@ fn nobody_else() {
 
 fn signalled_before_reaped() {
     // The leader obeys, a member does not, and one left the group.
-    let script = "(trap '' TERM; sleep 1000; :) & setsid sleep 1000 & exec sleep 1000";
-    let place = traced("-e trace=kill,waitid,pidfd_send_signal");
-    let mut plan = place.plan(script);
-    timed(READY, SOON)(&mut plan);
-    let (supervisor, command) = place.execute(&plan);
-    assert_eq!(place.end_of(&supervisor).status, ExitStatus::Signal(15));
-    crate::place::wait_for_everybody();
-    let trace = std::fs::read_to_string(trace_file(&place)).expect("a trace");
+    let script = "(trap '' TERM; echo ready; sleep 1000; :) & \
+        setsid sh -c 'echo ready; exec sleep 1000' & exec sleep 1000";
+    let of_one_that_was_ready = timeouts().find_map(|timeout| {
+        let place = traced("-e trace=kill,waitid,pidfd_send_signal");
+        let mut plan = place.plan(script);
+        timed(timeout, timeout)(&mut plan);
+        let (supervisor, command) = place.execute(&plan);
+        let end = place.end_of(&supervisor);
+        crate::place::wait_for_everybody();
+        let trace = std::fs::read_to_string(trace_file(&place)).expect("a trace");
+        (place.logged() == "ready\nready\n").then_some((end, command, trace))
+    });
+    let (end, command, trace) = of_one_that_was_ready.expect("it was ready");
+    assert_eq!(end.status, ExitStatus::Signal(15));
     let lines: Vec<&str> = trace.lines().collect();
     let reaped = lines.iter().position(|line| {
         line.starts_with("waitid(")

@@ -198,8 +198,8 @@ fn command_dies_at_gate() {
 }
 
 fn released_early() {
-    // The command's process takes its time.
-    let place = traced("-f -e trace=setsid -e inject=setsid:delay_enter=300000");
+    // The command's process does not get as far as being armed.
+    let place = traced("-f -e trace=setsid -e inject=setsid:signal=SIGSTOP");
     let supervisor = place.launch(&place.plan(""));
     supervisor.release().expect("sent");
     refused(&next(&supervisor), "protocol", "the daemon sent an unexpected order");

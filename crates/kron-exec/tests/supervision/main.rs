@@ -29,14 +29,17 @@ fn main() -> ExitCode {
     if kron_exec::is_supervisor() {
         return kron_exec::supervise();
     }
-    runner::main(&[
-        crash::CASES,
-        endings::CASES,
-        exec_failures::CASES,
-        gate::CASES,
-        identity::CASES,
-        output::CASES,
-        privileges::CASES,
-        record::CASES,
-    ])
+    runner::main(
+        &[
+            crash::CASES,
+            endings::CASES,
+            exec_failures::CASES,
+            gate::CASES,
+            identity::CASES,
+            output::CASES,
+            privileges::CASES,
+            record::CASES,
+        ],
+        &[crash::EVERY_CALL],
+    )
 }

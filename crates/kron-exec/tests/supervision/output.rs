@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use kron_exec::{Limit, Output, Plan, Resource, Signal};
 use kron_state::ExitStatus;
@@ -63,9 +62,15 @@ fn flood() {
 fn endless_flood() {
     let place = Place::new();
     let output = Output::Log { path: place.log(), bytes_max: 1_000 };
-    let mut plan = Plan { output, ..place.plan("exec cat /dev/zero") };
-    plan.timeout = Some(Duration::from_secs(2));
-    let end = place.run(&plan);
+    let plan = Plan { output, ..place.plan("exec cat /dev/zero") };
+    let (supervisor, command) = place.execute(&plan);
+    wait_until("much is written", || {
+        let io = fs::read_to_string(format!("/proc/{}/io", command.pid)).expect("its counters");
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+        written.and_then(|bytes| bytes.parse::<u64>().ok()) > Some(300_000)
+    });
+    assert!(supervisor.signal(Signal::Terminate).expect("signalled"));
+    let end = place.end_of(&supervisor);
     assert_eq!(end.status, ExitStatus::Signal(15));
     assert!(end.output_dropped > 100_000);
 }
@@ -152,13 +157,12 @@ fn closed() {
 
 fn held_open() {
     let place = Place::new();
-    let script = "(while :; do echo more || exit; done) & echo $!; sleep 1000 & echo $!; exit 3";
+    let script = "sleep 1000 & echo $!; (while :; do echo more || exit; done) & exit 3";
     let end = place.run(&place.plan(script));
     assert_eq!(end.status, ExitStatus::ExitCode(3));
     let logged = place.logged();
-    let mut pids = logged.lines().filter(|line| line.bytes().all(|byte| byte.is_ascii_digit()));
-    // The writer found the pipe closed and left; the other is alive.
-    let (_writer, sleeper) = (pids.next().expect("a pid"), pids.next().expect("a pid"));
+    // The writer finds the pipe closed and leaves, which is waited for; the other is alive.
+    let sleeper = logged.lines().next().expect("a pid");
     crate::gate::kill(sleeper.parse().expect("a number"), "KILL");
 }
 

@@ -10,11 +10,11 @@ use kron_exec::{
     Held, Image, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id,
 };
 use kron_state::{RealDirectory, RunEnd, RunId, RunRead, RunRecord, Store};
+use kron_testkit::files::copy_program;
+pub(crate) use kron_testkit::waiting::PATIENCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-/// How long anything is waited for that should happen at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// An unprivileged user every machine has.
 pub(crate) const NOBODY: u32 = 65_534;
 
@@ -52,7 +52,7 @@ impl Place {
         fs::set_permissions(&bin, PermissionsExt::from_mode(0o755)).expect("a mode");
         // A copy, because not everybody may go where the build directory is.
         let program = std::env::current_exe().expect("this program");
-        fs::copy(program, bin.join("kron-supervisor")).expect("a copy");
+        copy_program(&program, &bin.join("kron-supervisor"));
         place.launcher.image = Image::At(bin.join("wrapper"));
         place.wrap(script);
         place

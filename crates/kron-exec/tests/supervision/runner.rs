@@ -13,11 +13,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Cases that run at once: they mostly wait.
 const AT_ONCE: usize = 4;
-/// How long one case may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// After how long a case counts as one that hangs: many of them wait for each of a hundred runs.
+const PATIENCE: Duration = Duration::from_secs(1_200);
 /// What lines start with that are shown even when a case passes.
 const FIGURE: &str = "     ";
-const CASE_FLAG: &str = "--case";
+pub(crate) const CASE_FLAG: &str = "--case";
 /// Flags of the usual harness that a value follows.
 const WITH_VALUE: &[&str] =
     &["--format", "--color", "--test-threads", "--logfile", "--shuffle-seed", "-Z"];
@@ -33,6 +33,8 @@ pub(crate) const NOTHING: Needs = &[];
 pub(crate) const ROOT: Needs = &[Need::Root];
 /// Failures and deaths at exact system calls are injected by `strace`.
 pub(crate) const STRACE: Needs = &[Need::Strace];
+/// A terminal that `script` makes.
+pub(crate) const TERMINAL: Needs = &[Need::Terminal];
 pub(crate) const ROOT_AND_STRACE: Needs = &[Need::Root, Need::Strace];
 
 struct Running {
@@ -50,8 +52,18 @@ struct Wanted {
     skipped: Vec<String>,
     is_exact: bool,
     is_list: bool,
-    /// Only those that are usually left out, of which there are none.
-    is_ignored: bool,
+    /// Which of those that take long.
+    ignored: Ignored,
+}
+
+/// What becomes of cases that run on request only.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Ignored {
+    #[default]
+    Left,
+    Included,
+    /// They, and no others.
+    Alone,
 }
 
 impl Wanted {
@@ -61,7 +73,8 @@ impl Wanted {
             match argument.as_str() {
                 "--exact" => wanted.is_exact = true,
                 "--list" => wanted.is_list = true,
-                "--ignored" => wanted.is_ignored = true,
+                "--ignored" => wanted.ignored = Ignored::Alone,
+                "--include-ignored" => wanted.ignored = Ignored::Included,
                 "--skip" => wanted.skipped.extend(arguments.next()),
                 flag if WITH_VALUE.contains(&flag) => drop(arguments.next()),
                 // Other flags select nothing here.
@@ -72,24 +85,38 @@ impl Wanted {
         wanted
     }
 
-    fn includes(&self, name: &str) -> bool {
+    /// Whether a case is meant; `is_ignored` says that it runs on request only.
+    fn includes(&self, name: &str, is_ignored: bool) -> bool {
+        // As the usual harness, a list has them all.
+        let fits = match self.ignored {
+            Ignored::Left => !is_ignored || self.is_list,
+            Ignored::Included => true,
+            Ignored::Alone => is_ignored,
+        };
         let meets = |word: &String| if self.is_exact { name == word } else { name.contains(word) };
         let is_selected = self.words.is_empty() || self.words.iter().any(meets);
-        is_selected && !self.skipped.iter().any(meets) && !self.is_ignored
+        fits && is_selected && !self.skipped.iter().any(meets)
     }
 }
 
-pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
+/// Runs the cases of these groups; those of `ignored` only on request, as the usual harness does
+/// with tests that are ignored.
+pub(crate) fn main(groups: &[&[Case]], ignored: &[&[Case]]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let cases = || groups.iter().flat_map(|group| group.iter().copied());
+    let all = || {
+        let usual = groups.iter().flat_map(|group| group.iter().map(|case| (*case, false)));
+        usual.chain(ignored.iter().flat_map(|group| group.iter().map(|case| (*case, true))))
+    };
     if let [flag, wanted] = &arguments[..]
         && flag == CASE_FLAG
     {
-        let (_, _, run) = cases().find(|(name, ..)| name == wanted).expect("a known case");
+        let named = all().find(|((name, ..), _)| name == wanted);
+        let ((_, _, run), _) = named.expect("a known case");
         return run_here(run);
     }
     let wanted = Wanted::from_arguments(arguments.into_iter());
-    let mut selected: Vec<Case> = cases().filter(|(name, ..)| wanted.includes(name)).collect();
+    let is_wanted = |((name, ..), is_ignored): &(Case, bool)| wanted.includes(name, *is_ignored);
+    let mut selected: Vec<Case> = all().filter(is_wanted).map(|(case, _)| case).collect();
     if wanted.is_list {
         for (name, ..) in selected {
             say(&format!("{name}: test"));
