@@ -15,6 +15,8 @@ use kron_queue::{
     Claim, Claimed, Enqueue, Finish, JobId, Liveness, NewJob, Outcome, Queue, Recover, RetryPolicy,
     Rules, RunEnd,
 };
+use kron_testkit::chance::number;
+use kron_testkit::waiting::now;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -25,8 +27,10 @@ const DIRECTORY: &str = "KRON_QUEUE_TEST_CRASH";
 const ROUND: &str = "KRON_QUEUE_TEST_CRASH_ROUND";
 /// How long to go on, for the long version.
 const SECONDS: &str = "KRON_QUEUE_SOAK_SECONDS";
-const SECONDS_DEFAULT: u64 = 8;
 const ROUNDS_MIN: u64 = 4;
+/// How much must have happened at least, however slow the machine is.
+const ENQUEUED_MIN: usize = 200;
+const FINISHED_MIN: usize = 100;
 const CLIENTS: i64 = 64;
 const WORKERS: i64 = 8;
 /// Priorities that jobs have, from 0.
@@ -37,21 +41,29 @@ fn rules() -> Rules {
     Rules { workers_max: 1_000_000, retry, ..Rules::default() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the time that a soak may take is measured")]
 #[test]
 fn what_was_told_survives_kills_and_nothing_is_doubled() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let round: u64 = std::env::var(ROUND).unwrap().parse().unwrap();
         return under_load(directory.as_ref(), round);
     }
-    let seconds = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok());
-    let time = Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT));
-    let begun = std::time::Instant::now();
+    kill_under_load(Duration::from_secs(number(SECONDS, 0)));
+}
+
+#[test]
+#[ignore = "full: kills for half a minute"]
+fn what_was_told_survives_many_kills_and_nothing_is_doubled() {
+    kill_under_load(Duration::from_secs(30));
+}
+
+/// Kills a few times, and then for as long as this takes.
+fn kill_under_load(time: Duration) {
+    let begun = now();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("queue.db");
     let mut told = Told::default();
     let mut round = 0;
-    while round < ROUNDS_MIN || begun.elapsed() < time {
+    while round < ROUNDS_MIN || begun.elapsed() < time || !told.is_enough() {
         run_and_kill(directory.path(), round, &mut told);
         check(&path, &told, round);
         recover(&path);
@@ -61,7 +73,7 @@ fn what_was_told_survives_kills_and_nothing_is_doubled() {
     drain(&path, directory.path(), round);
     check(&path, &told, round);
     told.nothing_vanished(&path);
-    assert!(told.enqueued.len() > 200 && told.finished.len() > 100, "too little happened");
+    assert!(told.is_enough(), "too little happened");
 }
 
 /// What was told before the kills.
@@ -75,6 +87,10 @@ struct Told {
 }
 
 impl Told {
+    fn is_enough(&self) -> bool {
+        self.enqueued.len() > ENQUEUED_MIN && self.finished.len() > FINISHED_MIN
+    }
+
     fn hear(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         // A last line may be torn; then nobody was told.

@@ -18,16 +18,18 @@ use kron_queue::{
     RunEnd, ScheduleSettings, SetPriority, StartDirect, TemplateSettings, TriggerSchedules,
     Webhook,
 };
+use kron_testkit::chance::number;
 use kron_testkit::needs::{Need, left_out};
+use kron_testkit::strace::chosen;
 use serde_json::json;
 
 use crate::invariants::{check, dump};
 use crate::support::{at, process};
 
 const DIRECTORY: &str = "KRON_QUEUE_TEST_STEPS";
-/// Every how many of the calls are tried when somebody waits; 1 is all of them.
+/// Every how many of the writes are tried; 1 is all of them.
 const EVERY: &str = "KRON_QUEUE_STEPS_EVERY";
-const EVERY_DEFAULT: usize = 3;
+const EVERY_DEFAULT: u64 = 6;
 /// Calls by which the files change or become durable.
 const CHANGING: &str = "pwrite64,fdatasync,fsync,ftruncate,unlink";
 const CHILDREN: usize = 3;
@@ -223,18 +225,22 @@ fn calls(trace: &str) -> Vec<(String, usize)> {
     calls
 }
 
-#[expect(clippy::disallowed_methods, reason = "how many calls are tried is said from outside")]
-fn every() -> usize {
-    let said = std::env::var(EVERY).ok().and_then(|text| text.parse().ok());
-    said.unwrap_or(EVERY_DEFAULT).max(1)
-}
-
 /// [7 All Job state transitions are transactional] [7 Recovery scenarios are tested]
 #[test]
 fn a_process_killed_at_any_step_leaves_all_of_an_operation_or_nothing() {
     if let Some(path) = std::env::var_os(DIRECTORY) {
         return child(path.as_ref());
     }
+    kill_at_steps(number(EVERY, EVERY_DEFAULT) as usize);
+}
+
+#[test]
+#[ignore = "full: every call"]
+fn a_process_killed_at_every_step_leaves_all_of_an_operation_or_nothing() {
+    kill_at_steps(1);
+}
+
+fn kill_at_steps(every: usize) {
     if left_out(
         "a process killed at any step leaves all of an operation or nothing",
         &[Need::Strace],
@@ -274,14 +280,8 @@ fn a_process_killed_at_any_step_leaves_all_of_an_operation_or_nothing() {
     let calls = calls(&std::fs::read_to_string(&trace).unwrap());
     assert!(calls.len() > 300, "only {} calls were found", calls.len());
 
-    // Syncs are few and decide, so all of them; of the writes, as many as somebody waits for.
-    let decides = |name: &str| name != "pwrite64";
-    let tried: Vec<_> = calls
-        .iter()
-        .enumerate()
-        .filter(|(index, (name, _))| decides(name) || index % every() == 0)
-        .map(|(_, call)| call)
-        .collect();
+    // Syncs are few and decide, so all of them; of the writes, every so many.
+    let tried = chosen(calls, |(name, _)| name, every);
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for thread in 0..CHILDREN {

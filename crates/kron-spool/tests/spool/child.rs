@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use kron_spool::{Fate, Look, Next, Spool, SpoolError};
 use kron_state::simulated::{Fault, Faulty};
 use kron_state::{Operation, RealDirectory};
+use kron_testkit::files::copy_program;
 
 use crate::acting::Acting;
 use crate::made::{
@@ -66,7 +67,7 @@ pub(crate) fn run_hiding_as(user: u32, role: &str, directory: &Path) -> Vec<Stri
 fn run_as_by(before: &[&str], user: u32, role: &str, directory: &Path) -> Vec<String> {
     let program = directory.with_file_name("program");
     if !program.exists() {
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        copy_program(&std::env::current_exe().unwrap(), &program);
     }
     let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
     let wrapper = [before, &["setpriv", &uid, &gid, "--clear-groups"]].concat();

@@ -36,7 +36,9 @@ pub(crate) fn command(wrapper: &[&str], role: &str, directory: &Path) -> Command
     let program = std::env::current_exe().unwrap();
     let mut words = wrapper.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
     let mut command = Command::new(words.next().unwrap());
+    // What is looked for there makes calls, as many as there are packages tested together.
     command.args(words).args(arguments(role)).env(DIRECTORY, directory);
+    command.env_remove("LD_LIBRARY_PATH");
     command
 }
 

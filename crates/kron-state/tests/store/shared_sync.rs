@@ -8,6 +8,7 @@ use std::time::Duration;
 use kron_core::UtcSecond;
 use kron_state::simulated::{Disk, DiskFile};
 use kron_state::{Contents, Directory, FileError, Store};
+use kron_testkit::waiting::PATIENCE;
 
 use crate::made::{HISTORY_MAX, mark, minute, missed};
 
@@ -43,8 +44,8 @@ fn slow_store() -> Reins {
     let_end.send(End::Well).unwrap();
     let_end.send(End::Well).unwrap();
     let store = Arc::new(Store::open(slow, HISTORY_MAX).unwrap());
-    begins.recv_timeout(AGES).unwrap();
-    begins.recv_timeout(AGES).unwrap();
+    begins.recv_timeout(PATIENCE).unwrap();
+    begins.recv_timeout(PATIENCE).unwrap();
     Reins { disk, begins, let_end, store }
 }
 
@@ -123,14 +124,12 @@ impl Directory for Slow {
     }
 }
 
-const AGES: Duration = Duration::from_secs(20);
-
 #[test]
 fn a_commit_waits_for_a_sync_that_began_after_its_rename_and_shares_it() {
     let reins = slow_store();
     let (done, finished) = channel();
     reins.commit("first", &done);
-    reins.begins.recv_timeout(AGES).unwrap();
+    reins.begins.recv_timeout(PATIENCE).unwrap();
     // While the first sync is under way, others come too late for it.
     let late = ["a", "b", "c"];
     for identity in late {
@@ -138,9 +137,9 @@ fn a_commit_waits_for_a_sync_that_began_after_its_rename_and_shares_it() {
     }
     reins.wait_until_renamed(&late);
     reins.let_end.send(End::Well).unwrap();
-    reins.begins.recv_timeout(AGES).unwrap();
+    reins.begins.recv_timeout(PATIENCE).unwrap();
     // The first commit is done; the others wait for the second sync, which has begun.
-    assert_eq!(finished.recv_timeout(AGES).unwrap(), ("first", true));
+    assert_eq!(finished.recv_timeout(PATIENCE).unwrap(), ("first", true));
     assert!(finished.try_recv().is_err(), "one was done before its sync was");
     reins.let_end.send(End::Well).unwrap();
     // All three may share it, unless one had renamed its file but not yet begun to wait.
@@ -163,12 +162,12 @@ fn a_sync_that_failed_failed_for_everybody() {
     let reins = slow_store();
     let (done, finished) = channel();
     reins.commit("first", &done);
-    reins.begins.recv_timeout(AGES).unwrap();
+    reins.begins.recv_timeout(PATIENCE).unwrap();
     reins.commit("second", &done);
     reins.wait_until_renamed(&["second"]);
     reins.let_end.send(End::Failed).unwrap();
     for _ in 0..2 {
-        let (identity, committed) = finished.recv_timeout(AGES).unwrap();
+        let (identity, committed) = finished.recv_timeout(PATIENCE).unwrap();
         assert!(!committed, "{identity}");
     }
     assert!(reins.begins.try_recv().is_err(), "it was tried again");
