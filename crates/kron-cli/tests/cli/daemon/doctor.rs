@@ -33,7 +33,10 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
     let said = &about(&run, "disk")[0];
     let took = said["message"].as_str().and_then(|it| it.strip_suffix(" ms")?.rsplit(' ').next());
     let took_ms: f64 = took.and_then(|it| it.parse().ok()).expect("a time");
-    assert_eq!(said["verdict"], if took_ms > 50.0 { "warning" } else { "ok" }, "{said}");
+    // What is shown was rounded: 50.0 may have been more or less.
+    if took_ms != 50.0 {
+        assert_eq!(said["verdict"], if took_ms > 50.0 { "warning" } else { "ok" }, "{said}");
+    }
     daemon.define(&STRICT.replace("0s", "1m"));
     daemon.kron(&["reload"]).ok();
     let run = daemon.kron(&["doctor", "--format", "json"]);

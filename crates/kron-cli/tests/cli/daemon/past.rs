@@ -1,6 +1,8 @@
 //! What `kron why` tells of a past that really was: downtime, crashes, suspension, edits, misses.
 
 use kron_core::UtcSecond;
+use kron_testkit::krond::{LEADS_S, due_in};
+use kron_testkit::waiting::wall_seconds;
 use serde_json::Value;
 
 use crate::daemon::krond::{Daemon, wait_for};
@@ -10,6 +12,11 @@ const TICK: &str = "[job.tick]\nschedule = \"* * * * * *\"\ncommand = [\"/bin/tr
 
 fn time(value: &Value) -> UtcSecond {
     UtcSecond::parse(value.as_str().expect("a time")).expect("a time")
+}
+
+/// The clock of this machine, which is the daemon's, too.
+fn wall() -> UtcSecond {
+    UtcSecond::from_unix(wall_seconds() as i64).expect("a time")
 }
 
 /// The daemon's clock.
@@ -32,43 +39,54 @@ fn pass_seconds(seconds: u64) {
 }
 
 #[test]
-fn downtime_is_named() {
-    for crash in [false, true] {
-        let mut daemon = Daemon::start(TICK);
-        let before = daemon.entry("tick", is_executed);
-        if crash {
-            daemon.crash();
-        } else {
-            daemon.stop(&["--now"]);
-        }
-        // Periods pass that nobody is there for.
-        pass_seconds(4);
-        daemon.up();
-        let missed = daemon.entry("tick", |entry| {
-            entry["reason"] == "superseded" && entry["count"].as_u64() >= Some(2)
-        });
-        let (first, last) = (time(&missed["period_id"]), time(&missed["last_period_id"]));
-        assert!(time(&before["period_id"]) < first);
-        // The first, one between, and the last tell the same story.
-        for period in [first, first.saturating_add(1), last] {
-            let why = daemon.ask(&["why", "tick", "--at", &period.to_string()]);
-            assert_eq!((&why["answer"], &why["reason"]), (&"missed".into(), &"superseded".into()));
-            assert_eq!(why["period_id"], period.to_string());
-            assert_eq!(time(&why["superseded_by"]), last.saturating_add(1));
-            let down = &why["down"][0];
-            assert!(time(&down["from"]) <= first.saturating_add(1), "{why}");
-            assert!(time(&down["from"]) >= time(&before["started_at"]), "{why}");
-            assert!(time(&down["to"]) >= last, "{why}");
-            let said = sentences(&why).join(" ");
-            assert!(said.contains("krond was down from "), "{said}");
-            let reason = if crash { "without saying so" } else { "stopped (`leave`)" };
-            assert!(said.contains(reason), "{said}");
-            assert!(said.contains(&format!("from {first} to {last}")), "{said}");
-        }
-        let text = daemon.kron(&["why", "tick", "--at", &first.to_string()]).ok();
-        assert!(text.contains("answer     missed: superseded"), "{text}");
-        assert!(text.contains("krond was down from "), "{text}");
+fn downtime_after_a_stop_is_named() {
+    check_downtime(|daemon| drop(daemon.stop(&["--now"])), "stopped (`leave`)");
+}
+
+#[test]
+fn downtime_after_a_crash_is_named() {
+    check_downtime(Daemon::crash, "without saying so");
+}
+
+fn check_downtime(end: impl Fn(&mut Daemon), reason: &str) {
+    let mut daemon = Daemon::start(TICK);
+    let before = daemon.entry("tick", is_executed);
+    end(&mut daemon);
+    let gone = wall();
+    // Periods pass that nobody is there for.
+    pass_seconds(4);
+    let returns = wall();
+    daemon.up();
+    // A busy machine may have made others late before and after: the one that is meant has all
+    // periods in which there was no daemon.
+    let missed = daemon.entry("tick", |entry| {
+        entry["reason"] == "superseded"
+            && time(&entry["period_id"]) <= gone.saturating_add(1)
+            && time(&entry["last_period_id"]) >= gone.saturating_add(2)
+    });
+    let (first, last) = (time(&missed["period_id"]), time(&missed["last_period_id"]));
+    assert!(missed["count"].as_u64() >= Some(2), "{missed}");
+    assert!(time(&before["period_id"]) < first);
+    // The first, one between, and the last tell the same story.
+    for period in [first, first.saturating_add(1), last] {
+        let why = daemon.ask(&["why", "tick", "--at", &period.to_string()]);
+        assert_eq!((&why["answer"], &why["reason"]), (&"missed".into(), &"superseded".into()));
+        assert_eq!(why["period_id"], period.to_string());
+        assert_eq!(time(&why["superseded_by"]), last.saturating_add(1));
+        let down = &why["down"][0];
+        // It went after its last run and before its process was gone, and came back after it was
+        // started, which is when the last of these periods had passed.
+        assert!(time(&down["from"]) <= gone, "{why}");
+        assert!(time(&down["from"]) >= time(&before["started_at"]), "{why}");
+        assert!(time(&down["to"]) >= returns, "{why}");
+        let said = sentences(&why).join(" ");
+        assert!(said.contains("krond was down from "), "{said}");
+        assert!(said.contains(reason), "{said}");
+        assert!(said.contains(&format!("from {first} to {last}")), "{said}");
     }
+    let text = daemon.kron(&["why", "tick", "--at", &first.to_string()]).ok();
+    assert!(text.contains("answer     missed: superseded"), "{text}");
+    assert!(text.contains("krond was down from "), "{text}");
 }
 
 #[test]
@@ -142,10 +160,24 @@ fn an_edit_is_named() {
 
 #[test]
 fn a_start_that_fails_is_told_while_it_fails_and_after() {
-    let daemon = Daemon::start(
-        "[job.broken]\nschedule = \"*/5 * * * * * @policy(deadline=2s)\"\n\
-         command = [\"/no/such/program\"]\n",
-    );
+    let daemon = Daemon::start("[daemon]\nhistory = 100\n");
+    let define = |schedule: &str, deadline: &str| {
+        daemon.define(&format!(
+            "[job.broken]\nschedule = \"{schedule} @policy(deadline={deadline})\"\n\
+             command = [\"/no/such/program\"]\n"
+        ));
+        daemon.kron(&["reload"]).ok();
+    };
+    // A period is the job's own if the daemon knew of the job before.
+    let mut periods = LEADS_S.into_iter().map(due_in);
+    let schedule = periods.find_map(|(schedule, nominal)| {
+        define(&schedule, "1h");
+        let job = daemon.ask(&["status", "broken"]);
+        let since = [&job["created_at"], &job["effective_from"]];
+        let is_own = since.iter().filter_map(|at| at.as_str()).all(|at| at < &*nominal);
+        is_own.then_some(schedule)
+    });
+    let schedule = schedule.expect("a period that the job was known before");
     let why = wait_for("a failing start", || {
         let why = daemon.ask(&["why", "broken"]);
         (why["answer"] == "failing").then_some(why)
@@ -155,6 +187,8 @@ fn a_start_that_fails_is_told_while_it_fails_and_after() {
     wait_for("a failing start in the table", || {
         daemon.kron(&["status"]).ok().contains("not started, tried ").then_some(())
     });
+    // The next try is past another deadline.
+    define(&schedule, "0s");
     let entry = daemon.entry("broken", |entry| entry["outcome"] == "missed");
     let why = daemon.ask(&["why", "broken", "--at", entry["period_id"].as_str().unwrap()]);
     assert_eq!(why["answer"], "missed");
