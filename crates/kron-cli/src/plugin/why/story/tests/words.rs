@@ -1,7 +1,9 @@
 //! The recorded status and Events have the words of the operator: its planner says the same.
 
 use kron_operator::job::period_of;
-use kron_operator::plan::{Definition, JobState, Keep, Note, OwnedJob, Step, Subject, plan};
+use kron_operator::plan::{
+    Definition, JOB_AGE_S_MIN, JobState, Keep, Note, OwnedJob, Step, Subject, plan,
+};
 
 use super::*;
 
@@ -24,7 +26,7 @@ fn operator(status: &Value, jobs: &[OwnedJob], now: &str) -> (KronJobStatus, Vec
         trouble: None,
         mended: false,
     };
-    match plan(&subject, "operator-0/1", now.parse().unwrap()).step {
+    match plan(&subject, "operator-0/1", JOB_AGE_S_MIN, now.parse().unwrap()).step {
         Step::Store { status, notes, .. } => (*status, notes),
         other => panic!("{other:?}"),
     }
