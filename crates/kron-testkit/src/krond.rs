@@ -463,10 +463,6 @@ impl Drop for Krond {
     }
 }
 
-/// How soon something falls due that a daemon must know of before: a period before that is not its
-/// own. Enough for the start of a daemon on a machine that is busy.
-pub const SOON_S: u64 = 4;
-
 /// A schedule that falls due once a day, this many seconds from now, and that time.
 pub fn due_in(seconds: u64) -> (String, String) {
     let at = wall_seconds() + seconds;

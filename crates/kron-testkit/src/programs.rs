@@ -49,7 +49,6 @@ pub fn of_workspace(program: &str, sibling: &Path) -> PathBuf {
     profile_dir.join(program)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the variables that say where programs are")]
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -20,10 +20,10 @@ use crate::strace::{trace_file, traced, traced_again};
 pub(crate) const CASES: &[Case] = &[
     ("crash::a_supervisor_killed_at_any_call_of_a_run", STRACE, || SUPERVISOR_KILLED.play(PART)),
     ("crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_gate", STRACE, || {
-        KILLED_AFTER_GATE.play(PART)
+        KILLED_AFTER_GATE.play(PART);
     }),
     ("crash::a_supervisor_killed_at_any_call_after_its_daemon_left_the_run", STRACE, || {
-        KILLED_AFTER_RELEASE.play(PART)
+        KILLED_AFTER_RELEASE.play(PART);
     }),
     ("crash::a_command_killed_at_any_call_before_its_execution", STRACE, || {
         COMMAND_KILLED.play(PART);

@@ -44,7 +44,7 @@ fn rules() -> Rules {
 #[test]
 fn what_was_told_survives_kills_and_nothing_is_doubled() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        let round: u64 = std::env::var(ROUND).unwrap().parse().unwrap();
+        let round: u64 = std::env::var_os(ROUND).unwrap().to_str().unwrap().parse().unwrap();
         return under_load(directory.as_ref(), round);
     }
     kill_under_load(Duration::from_secs(number(SECONDS, 0)));

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(
-    clippy::print_stderr,
     clippy::print_stdout,
     reason = "processes that tests start talk to them, and tests say what did not run"
 )]

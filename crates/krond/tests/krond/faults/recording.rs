@@ -127,7 +127,7 @@ fn a_failure_of_a_record_neither_repeats_nor_hides_it() {
         return;
     }
     let mut cases = Vec::new();
-    for (place, (record, call)) in Extent::Weighty.of(calls()).into_iter().enumerate() {
+    for (place, (record, call)) in Extent::Weighty.of(&calls()).into_iter().enumerate() {
         let mut case = |error: &'static str, when| {
             cases.push(Case { record, call: call.clone(), effect: Effect::Error(error), when });
         };
@@ -319,7 +319,8 @@ fn recoveries_fail(extent: Extent) {
     assert!(calls[0].about.starts_with("S/runs "), "what was left is read first: {calls:?}");
     // Nothing rests on what has been recorded elsewhere.
     let is_aftermath = |(place, call): (usize, Call)| (place > recorded, call);
-    let calls = extent.of(calls.into_iter().enumerate().map(is_aftermath).collect());
+    let calls: Vec<_> = calls.into_iter().enumerate().map(is_aftermath).collect();
+    let calls = extent.of(&calls);
     let mut cases = Vec::new();
     for (place, (aftermath, call)) in calls.into_iter().enumerate() {
         let number = call.number;

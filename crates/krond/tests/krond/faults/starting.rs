@@ -281,7 +281,7 @@ fn is_shortage(call: &Call, error: &str) -> bool {
 /// The calls of a start with their share of the errors.
 fn cases(crashed: &Crashed, extent: Extent) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (place, (part, call)) in extent.of(calls(crashed)).into_iter().enumerate() {
+    for (place, (part, call)) in extent.of(&calls(crashed)).into_iter().enumerate() {
         let once = When::Once(call.number);
         let mut rows = vec![(ERRORS[place % 6], once)];
         if extent == Extent::Every {

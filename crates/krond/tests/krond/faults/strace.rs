@@ -112,7 +112,7 @@ pub(crate) enum Extent {
 
 impl Extent {
     /// Those of these calls that are made to fail, each with the part of the path that it is in.
-    pub(crate) fn of<P: Clone + PartialEq>(self, calls: Vec<(P, Call)>) -> Vec<(P, Call)> {
+    pub(crate) fn of<P: Clone + PartialEq>(self, calls: &[(P, Call)]) -> Vec<(P, Call)> {
         let is_first = |place: usize| {
             let (part, call) = &calls[place];
             !calls[..place].iter().any(|(other, seen)| other == part && seen.name == call.name)
