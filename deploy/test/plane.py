@@ -25,7 +25,8 @@ from checks import Failure
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_PLANE = HERE.parents[1] / "crates" / "kron-operator" / "tests" / "control-plane" / "build"
-PATIENCE_S = 120
+# After how long a condition that does not hold counts as a hang; it bounds nothing else.
+PATIENCE_S = 180
 PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
 # How many times a port that somebody else took in the meantime is tried anew.
@@ -100,6 +101,14 @@ def wait_until(what, happened, process=None, log=None):
         time.sleep(PAUSE_S)
     tail = pathlib.Path(log).read_text(errors="replace")[-2000:] if log else ""
     raise Failure(f"waited in vain: {what}\n{tail}")
+
+
+def comes_true(what, happened):
+    """Whether something happens, for a check that reports what it finds instead."""
+    try:
+        return bool(wait_until(what, happened))
+    except Failure:
+        return False
 
 
 # The names of ports that this process has taken.

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 from checks import check
-from plane import launch, wait_until
+from plane import PATIENCE_S, launch, wait_until
 
 
 # What an installation may listen on, and what of it is taken here.
@@ -70,7 +70,7 @@ class Operator:
         check(f"{self.pod} answers its probes and has metrics", metrics == 200, metrics)
 
     def page(self):
-        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=60) as response:
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=PATIENCE_S) as response:
             return response.read().decode()
 
     def await_leading(self):
@@ -138,7 +138,7 @@ class Operator:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=120)
+        code = self.process.wait(timeout=PATIENCE_S)
         check(f"{self.pod} stops when asked", code == 0,
               f"exit code {code}: {self.log.read_text()[-1000:]}")
 
@@ -155,7 +155,7 @@ def has_ipv6():
 
 def answer(address, path):
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE_S) as response:
             return response.status
     except urllib.error.HTTPError as error:
         return error.code

@@ -26,6 +26,11 @@ const SUBSET: &str = "KRON_CRASH_SUBSET";
 const WITHOUT: &str = "KRON_TEST_WITHOUT";
 /// The environment variable that names the file that lists the tests that were left out.
 const LEFT_OUT: &str = "KRON_TEST_LEFT_OUT";
+/// The need to trace processes that are not the tracer's children. Where the kernel allows that to
+/// root only, it is left out with [`AS_ROOT`], as in `kron_testkit::needs`.
+const ATTACH: &str = "attach";
+/// The word for what only root may do.
+const AS_ROOT: &str = "root";
 /// What the kernel calls the owner of everything.
 const ROOT: u32 = 0;
 
@@ -69,7 +74,7 @@ struct Notice {
     arguments: Vec<String>,
     /// The points of the crash matrix; empty for all of them.
     subset: String,
-    /// What the test needs of the machine: words that [`WITHOUT`] may hold.
+    /// What the test needs of the machine: words that [`WITHOUT`] may hold, and [`ATTACH`].
     needs: Vec<String>,
     /// What the test must say.
     expected: String,
@@ -133,7 +138,7 @@ pub fn require_noticed(suite: &str, canary: Canary) {
 fn is_left_out(canary: Canary, notice: &Notice) -> bool {
     let without = std::env::var_os(WITHOUT).unwrap_or_default();
     let without = without.to_string_lossy();
-    let missing = notice.needs.iter().find(|need| without.split([',', ' ']).any(|it| it == *need));
+    let missing = notice.needs.iter().find_map(|need| declined(need, &without, may_attach));
     if let Some(missing) = missing {
         eprintln!("did not run, because {WITHOUT} names `{missing}`: {canary}");
         if let Some(path) = std::env::var_os(LEFT_OUT).filter(|path| !path.is_empty()) {
@@ -143,6 +148,19 @@ fn is_left_out(canary: Canary, notice: &Notice) -> bool {
         }
     }
     missing.is_some()
+}
+
+/// The word of `without` that leaves this need out, if there is one.
+fn declined<'a>(need: &'a str, without: &str, may_attach: fn() -> bool) -> Option<&'a str> {
+    let word = if need == ATTACH { AS_ROOT } else { need };
+    let is_named = without.split([',', ' ']).any(|named| named == word);
+    (is_named && (need != ATTACH || !may_attach())).then_some(word)
+}
+
+/// Whether a tracer of this user's may attach to processes that are not its children.
+fn may_attach() -> bool {
+    let scope = File::open("/proc/sys/kernel/yama/ptrace_scope").and_then(io::read_to_string);
+    is_root() || !scope.is_ok_and(|scope| scope.trim() != "0")
 }
 
 /// Runs the test and returns its status, if it ended in time, and its output.
@@ -220,5 +238,21 @@ pub fn require_whole(suite: &str, tested: &[Canary]) {
         let name = entry.expect("a patch").file_name().to_string_lossy().into_owned();
         let canary = name.strip_suffix(".patch").map(str::parse::<Canary>);
         assert!(matches!(canary, Some(Ok(_))), "`{name}` is the patch of no canary");
+    }
+}
+
+#[test]
+fn a_canary_is_left_out_by_the_words_that_leave_out_its_test() {
+    for (need, without, may_attach, word) in [
+        ("strace", "", false, None),
+        ("strace", "root,strace", true, Some("strace")),
+        ("root", "strace root", true, Some("root")),
+        ("mount", "root", true, None),
+        (ATTACH, "root", false, Some("root")),
+        (ATTACH, "root", true, None),
+        (ATTACH, "strace", false, None),
+    ] {
+        let may_attach: fn() -> bool = if may_attach { || true } else { || false };
+        assert_eq!(declined(need, without, may_attach), word, "{need} without {without}");
     }
 }

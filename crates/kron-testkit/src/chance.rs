@@ -52,8 +52,12 @@ fn a_seed_gives_the_numbers_of_splitmix64() {
 /// Whether `KRON_CRASH_SUBSET` leaves a point of this name, such as `sync:3`: each of its words is
 /// what the name of a point may start with. Unset or empty, it leaves all of them.
 pub fn is_selected(point: &str) -> bool {
-    let subset = subset();
-    subset.is_empty() || subset.split(',').any(|word| point.starts_with(word))
+    is_selected_from(&subset(), point)
+}
+
+/// Whether `KRON_CRASH_SUBSET` may leave a point whose name begins like this, such as `sync:`.
+pub fn may_be_selected(prefix: &str) -> bool {
+    may_be_selected_from(&subset(), prefix)
 }
 
 /// Whether `KRON_CRASH_SUBSET` chooses points: then from all of them, also where the suite plays only
@@ -65,4 +69,31 @@ pub fn has_subset() -> bool {
 #[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
 fn subset() -> String {
     std::env::var("KRON_CRASH_SUBSET").unwrap_or_default()
+}
+
+fn is_selected_from(subset: &str, point: &str) -> bool {
+    subset.is_empty() || subset.split(',').any(|word| point.starts_with(word))
+}
+
+fn may_be_selected_from(subset: &str, prefix: &str) -> bool {
+    let may_be = |word: &str| prefix.starts_with(word) || word.starts_with(prefix);
+    subset.is_empty() || subset.split(',').any(may_be)
+}
+
+#[test]
+fn a_subset_selects_points_by_how_their_names_begin() {
+    for (subset, selected) in [
+        ("", &["sync:fsync:1", "loop:recvfrom:2"][..]),
+        ("sync:fsync", &["sync:fsync:1"]),
+        ("sync:fsync:2,loop", &["loop:recvfrom:2"]),
+        ("outlives", &[]),
+    ] {
+        let points = ["sync:fsync:1", "loop:recvfrom:2"];
+        let of_subset = points.into_iter().filter(|point| is_selected_from(subset, point));
+        assert_eq!(of_subset.collect::<Vec<_>>(), selected, "{subset}");
+    }
+    for (subset, may_be) in [("", true), ("sync:fsync:2,loop", true), ("s", true), ("loop", false)]
+    {
+        assert_eq!(may_be_selected_from(subset, "sync:"), may_be, "{subset}");
+    }
 }

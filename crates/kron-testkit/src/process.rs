@@ -128,8 +128,8 @@ fn state(pid: i32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether a thread is traced.
-pub fn is_traced(tid: i32) -> bool {
+/// Whether a thread has a tracer, which need not hold it yet.
+fn is_traced(tid: i32) -> bool {
     let status = read_proc(&format!("{tid}/status")).unwrap_or_default();
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     tracer.is_some_and(|tracer| tracer.trim() != "0")

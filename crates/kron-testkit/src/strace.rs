@@ -9,6 +9,7 @@
 //! call it makes early and its parent never makes, and makes way for the one that is meant.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -18,6 +19,12 @@ use crate::files::read;
 use crate::needs::Need;
 use crate::process;
 use crate::waiting::eventually;
+
+/// The number of the call in which a tracer waits for what it traces.
+#[cfg(target_arch = "x86_64")]
+const WAITS_FOR_TRACEES: &str = "61";
+#[cfg(target_arch = "aarch64")]
+const WAITS_FOR_TRACEES: &str = "260";
 
 /// What `strace` writes when the process it traces was killed, or stopped by a signal.
 const KILLED: &str = "+++ killed by SIGKILL +++";
@@ -56,7 +63,16 @@ pub const NEEDS: &[Need] = &[Need::Strace, Need::Attach];
 
 impl Strace {
     /// Attaches to these threads, and to all other threads and children of their processes if it
-    /// is to follow. Returns when they are traced.
+    /// is to follow. Returns when `strace` reports that it is attached to all of them.
+    ///
+    /// By then it has interrupted each of them, so that their next call is traced. That a thread
+    /// has a tracer is not enough: it belongs to its tracer a moment before it is interrupted, and
+    /// what it calls in between is not seen.
+    ///
+    /// # Panics
+    ///
+    /// If `strace` ends while one of these threads lives.
+    #[track_caller]
     pub fn attach(tids: &[i32], follow: Follow, options: &[&str], output: &Path) -> Strace {
         let mut command = Command::new("strace");
         command.arg("-o").arg(output).args(options);
@@ -66,12 +82,21 @@ impl Strace {
         for tid in tids {
             command.arg("-p").arg(tid.to_string());
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let report_path = output.with_extension("strace");
+        let report = File::create(&report_path).expect("a file for what strace reports");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(report));
         let child = command.spawn().expect("strace");
         let strace = Strace { child, output: output.to_owned() };
         eventually("strace attaches", || {
-            let gone = process::has_ended(strace.child.id() as i32);
-            (gone || tids.iter().all(|tid| process::is_traced(*tid))).then_some(())
+            // Whether it has ended is asked before its report is read, which is complete then.
+            let has_ended = process::has_ended(strace.child.id() as i32);
+            let report = read(&report_path).unwrap_or_default();
+            // A process is reported after its threads were attached, with their number behind it.
+            let is_attached = |tid: &i32| report.contains(&format!("Process {tid} attached"));
+            let are_attached = tids.iter().all(is_attached);
+            let are_gone = || tids.iter().all(|tid| process::has_ended(*tid));
+            assert!(!has_ended || are_attached || are_gone(), "strace does not attach: {report}");
+            (has_ended || are_attached).then_some(())
         });
         strace
     }
@@ -95,6 +120,17 @@ impl Strace {
     pub fn saw_stop_of(&self, pid: i32) -> bool {
         let pid = pid.to_string();
         self.text().lines().any(|line| line.strip_prefix(&pid).is_some_and(|l| l.trim() == STOPPED))
+    }
+
+    /// Waits until it has written down everything that the kernel has reported to it. The end of a
+    /// process is reported to its tracer first, and to its parent when the tracer has taken notice.
+    pub fn catch_up(&self) {
+        let tracer = self.child.id() as i32;
+        let path = PathBuf::from(format!("/proc/{tracer}/syscall"));
+        eventually("strace waits for the next call", || {
+            let is_waiting = || read(&path)?.split(' ').next().map(|it| it == WAITS_FOR_TRACEES);
+            (process::has_ended(tracer) || is_waiting() == Some(true)).then_some(())
+        });
     }
 
     /// Waits until everything it traces has ended and it has written that down.

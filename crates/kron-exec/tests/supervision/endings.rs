@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kron_exec::{Plan, Signal};
-use kron_state::{Cause, ExitStatus};
+use kron_exec::{Message, Plan, ProcessId, Signal};
+use kron_state::{Cause, ExitStatus, RunEnd};
+use kron_testkit::process::has_ended;
 
 use crate::gate::kill;
-use crate::place::{Place, assert_nobody_left, wait_for_text, wait_until};
+use crate::place::{LONG, Place, assert_nobody_left, next, wait_for_text, wait_until};
 use crate::runner::{Case, NOTHING, STRACE, TERMINAL, note};
 use crate::strace::{trace_file, traced};
 
@@ -46,8 +47,6 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const SOON: Duration = Duration::from_millis(100);
-/// Longer than any case may take.
-const LONG: Duration = Duration::from_secs(1_000);
 
 fn check(script: &str, change: impl Fn(&mut Plan), status: ExitStatus, cause: Cause) -> Place {
     let place = Place::new();
@@ -66,34 +65,61 @@ fn timed(timeout: Duration, grace: Duration) -> impl Fn(&mut Plan) {
     }
 }
 
-/// Timeouts to try one after the other: how long a script needs until it is ready is the machine's
-/// to say.
+/// Timeouts to try one after the other: how long a script needs until it is ready, or to answer,
+/// depends on the machine.
 fn timeouts() -> impl Iterator<Item = Duration> {
     (0..10).map(|doubled| SOON * (1 << doubled))
 }
 
 /// Runs a script that times out, and says `ready` first when it is ready for that. `last` is what
-/// it says last. Nothing is left of it. The grace is a multiple of the timeout.
+/// it says last. Nothing is left of it. The grace is a multiple of the timeout; where it has an
+/// end, some process of the run ignores the request, so that all of the grace passes.
+///
+/// A run that was not ready proves nothing, and the next has a longer timeout. So has the next of a
+/// command that was killed before it answered, if it had all of its grace: a busy machine may not
+/// let it run for so long. That hides no supervisor that kills too early, which the time shows, and
+/// none that does not ask: where the grace is [`FOR_EVER`], the first run that was ready decides.
 fn check_timeout(script: &str, last: &str, graces: u32, status: ExitStatus) {
     for timeout in timeouts() {
         let place = Place::new();
         let mut plan = place.plan(script);
         timed(timeout, timeout * graces)(&mut plan);
-        let end = place.run(&plan);
+        let (end, _, took) = run_released(&place, &plan);
         assert_nobody_left();
         assert_eq!(end.cause, Cause::Timeout, "{script}");
         let said = place.logged();
-        if said.starts_with("ready\n") && said.ends_with(last) {
-            assert_eq!(end.status, status, "{script}");
-            assert_eq!(place.executions(), 1);
-            return;
+        if !said.starts_with("ready\n") {
+            continue;
         }
+        if graces != FOR_EVER {
+            assert!(took >= timeout + plan.grace, "killed after {took:?}: {script}");
+        }
+        let has_answered = end.status == status && said.ends_with(last);
+        if !has_answered && (1..FOR_EVER).contains(&graces) && end.status == KILLED {
+            continue;
+        }
+        assert_eq!(end.status, status, "{script}");
+        assert!(said.ends_with(last), "{script} said {said:?}");
+        assert_eq!(place.executions(), 1);
+        return;
     }
-    panic!("it was never ready: {script}");
+    panic!("it was never ready, or never answered within its grace: {script}");
 }
 
 /// A grace that is never over.
 const FOR_EVER: u32 = 10_000;
+const KILLED: ExitStatus = ExitStatus::Signal(9);
+
+/// Runs to the end: how it ended, the command, and the time from just before its release to after
+/// its end. Timeout and grace lie within that time, however busy the machine is.
+fn run_released(place: &Place, plan: &Plan) -> (RunEnd, ProcessId, Duration) {
+    let (supervisor, command) = place.arm(plan);
+    let since = Instant::now();
+    supervisor.release().expect("released");
+    assert_eq!(next(&supervisor), Message::Executing);
+    let end = place.end_of(&supervisor);
+    (end, command, since.elapsed())
+}
 
 fn exit_codes() {
     for code in [0, 1, 2, 126, 127, 128, 143, 255] {
@@ -131,14 +157,18 @@ fn timeout_without_grace() {
     check_timeout(script, "ready\n", 0, ExitStatus::Signal(9));
 }
 
+/// A process beside a script that says `ready` when the script is stopped.
+const READY_WHEN_STOPPED: &str = "(until read -r _ _ state _ < /proc/$$/stat; [ $state = T ]; \
+     do sleep 0.01; done; echo ready) &";
+
 fn timeout_stopped() {
-    let script = "echo ready; kill -STOP $$; sleep 1000";
-    check_timeout(script, "ready\n", FOR_EVER, ExitStatus::Signal(15));
+    let script = format!("{READY_WHEN_STOPPED} kill -STOP $$; sleep 1000");
+    check_timeout(&script, "ready\n", FOR_EVER, ExitStatus::Signal(15));
 }
 
 fn timeout_stopped_deaf() {
-    let script = "trap '' TERM; echo ready; while :; do kill -STOP $$; done";
-    check_timeout(script, "ready\n", 1, ExitStatus::Signal(9));
+    let script = format!("trap '' TERM; {READY_WHEN_STOPPED} while :; do kill -STOP $$; done");
+    check_timeout(&script, "ready\n", 1, ExitStatus::Signal(9));
 }
 
 fn in_time() {
@@ -184,14 +214,13 @@ fn killed() {
 }
 
 fn asked_at_release() {
-    use kron_exec::Message;
     for _ in 0..20 {
         let place = Place::new();
         let (supervisor, _) = place.arm(&place.plan("exec sleep 1000"));
         supervisor.release().expect("released");
         assert!(supervisor.signal(Signal::Terminate).expect("signalled"));
         // Whichever came first, it is over, and what is told agrees with what happened.
-        match crate::place::next(&supervisor) {
+        match next(&supervisor) {
             Message::Refused { .. } => {
                 supervisor.acknowledge().expect("acknowledged");
                 crate::place::wait_for_end(&supervisor);
@@ -208,13 +237,13 @@ fn asked_at_release() {
 }
 
 fn grandchildren() {
-    let script = "sleep 1000 & (sleep 1000 & sleep 1000) & echo ready; sleep 1000";
+    let script = "sleep 1000 & (sleep 1000 & echo ready; sleep 1000) & sleep 1000";
     check_timeout(script, "ready\n", FOR_EVER, ExitStatus::Signal(15));
 }
 
 fn deaf_grandchildren() {
     // The command itself obeys at once, but what it started does not.
-    let script = "(trap '' TERM; echo ready; sleep 1000 & wait; sleep 1000) & exec sleep 1000";
+    let script = "(trap '' TERM; sleep 1000 & echo ready; wait; sleep 1000) & exec sleep 1000";
     check_timeout(script, "ready\n", 1, ExitStatus::Signal(15));
 }
 
@@ -225,9 +254,14 @@ fn left_session() {
 }
 
 fn daemons() {
-    // Twice forked, a session of its own, parents gone.
-    let script = "(setsid sh -c \"trap '' TERM HUP; echo ready; \
-        (sleep 1000 & sleep 1000 &) & exec sleep 1000\" &) \n exec sleep 1000";
+    // Twice forked, a session of its own, parents gone. One of them says so when its parent, whose
+    // number is the first field of its status and the fourth of its child's, is gone.
+    let script = r#"(setsid sh -c '
+        trap "" TERM HUP
+        (read -r middle _ < /proc/self/stat
+        (until read -r _ _ _ parent _ < /proc/self/stat; [ $parent != $middle ]
+        do sleep 0.01; done; echo ready; exec sleep 1000) & sleep 1000 &) & exec sleep 1000' &)
+        exec sleep 1000"#;
     check_timeout(script, "ready\n", 1, ExitStatus::Signal(15));
 }
 
@@ -252,8 +286,9 @@ fn deep_tree() {
 }
 
 fn crowd() {
-    // Every process keeps starting sessions while it is hunted, up to a number.
-    let script = "trap '' TERM; echo ready; i=0; while [ $i -lt 300 ]; do setsid sh -c \"trap '' TERM; sleep 1000; :\" & i=$((i + 1)); done; wait";
+    // Every process keeps starting sessions while it is hunted, up to a number. It is ready when
+    // there are some.
+    let script = "trap '' TERM; i=0; while [ $i -lt 300 ]; do setsid sh -c \"trap '' TERM; sleep 1000; :\" & i=$((i + 1)); [ $i -ne 20 ] || echo ready; done; wait";
     check_timeout(script, "ready\n", 0, ExitStatus::Signal(9));
 }
 
@@ -265,7 +300,8 @@ fn background() {
     let pids: Vec<i32> = place.logged().lines().map(|line| line.parse().expect("a pid")).collect();
     assert_eq!(pids.len(), 2);
     for pid in pids {
-        // Alive: killing it succeeds, and it is ours to reap.
+        // One that has ended could be killed as well until it is reaped.
+        assert!(!has_ended(pid), "it ended with the command");
         kill(pid, "KILL");
     }
 }
@@ -299,17 +335,21 @@ fn signalled_before_reaped() {
     // The leader obeys, a member does not, and one left the group.
     let script = "(trap '' TERM; echo ready; sleep 1000; :) & \
         setsid sh -c 'echo ready; exec sleep 1000' & exec sleep 1000";
+    // As in `check_timeout`, a leader that was killed after all of its grace had no time to obey.
     let of_one_that_was_ready = timeouts().find_map(|timeout| {
         let place = traced("-e trace=kill,waitid,pidfd_send_signal");
         let mut plan = place.plan(script);
         timed(timeout, timeout)(&mut plan);
-        let (supervisor, command) = place.execute(&plan);
-        let end = place.end_of(&supervisor);
+        let (end, command, took) = run_released(&place, &plan);
         crate::place::wait_for_everybody();
         let trace = std::fs::read_to_string(trace_file(&place)).expect("a trace");
-        (place.logged() == "ready\nready\n").then_some((end, command, trace))
+        if place.logged() != "ready\nready\n" {
+            return None;
+        }
+        assert!(took >= timeout + timeout, "killed after {took:?}");
+        (end.status != KILLED).then_some((end, command, trace))
     });
-    let (end, command, trace) = of_one_that_was_ready.expect("it was ready");
+    let (end, command, trace) = of_one_that_was_ready.expect("one that was ready and obeyed");
     assert_eq!(end.status, ExitStatus::Signal(15));
     let lines: Vec<&str> = trace.lines().collect();
     let reaped = lines.iter().position(|line| {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use kron_exec::{Limit, Output, Plan, Resource, Signal};
 use kron_state::ExitStatus;
+use kron_testkit::process::has_ended;
 
 use crate::gate::refused;
 use crate::place::{PATIENCE, Place, next, wait_for_end, wait_until};
@@ -162,8 +163,9 @@ fn held_open() {
     assert_eq!(end.status, ExitStatus::ExitCode(3));
     let logged = place.logged();
     // The writer finds the pipe closed and leaves, which is waited for; the other is alive.
-    let sleeper = logged.lines().next().expect("a pid");
-    crate::gate::kill(sleeper.parse().expect("a number"), "KILL");
+    let sleeper = logged.lines().next().expect("a pid").parse().expect("a number");
+    assert!(!has_ended(sleeper), "it ended with the command");
+    crate::gate::kill(sleeper, "KILL");
 }
 
 fn inherited() {

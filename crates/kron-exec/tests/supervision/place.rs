@@ -15,6 +15,9 @@ pub(crate) use kron_testkit::waiting::PATIENCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+/// Longer than any case may take: a timeout or a grace that is never over.
+pub(crate) const LONG: Duration = Duration::from_secs(1_000);
+
 /// An unprivileged user every machine has.
 pub(crate) const NOBODY: u32 = 65_534;
 
@@ -107,7 +110,7 @@ impl Place {
             stdin: None,
             output: Output::Log { path: self.log(), bytes_max: 1 << 20 },
             timeout: None,
-            grace: Duration::from_secs(30),
+            grace: LONG,
             state_dir: self.state.clone(),
             identity: Some("job".to_owned()),
             period_id: Some("2026-03-01T00:00:00Z".to_owned()),

@@ -19,7 +19,6 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -30,7 +29,7 @@ pub(crate) use self::api::Api;
 pub(crate) use self::start::Site;
 use crate::audit::{AuditLog, Request};
 use crate::judge::Judge;
-use crate::process::{Process, remove_at_exit, wait_until};
+use crate::process::{PATIENCE, Process, remove_at_exit, wait_until};
 use crate::service::served;
 
 /// A user in the group `system:masters`.
@@ -44,8 +43,6 @@ pub(crate) const LODGER: &str = "lodger";
 
 /// What the name of every control plane's directory begins with.
 const PREFIX: &str = "kron-control-plane-";
-/// How long any part of it may take to start, or to stop, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a control plane may differ in.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`storm`] | all of it at random under load, ten times or as often as one likes |
+//! | [`storm`] | all of it at random under load, five times, ten times or as often as one likes |
 //! | [`takeover`] | how long it takes until another leads |
 //! | [`wakes`] | a leader that was stopped, or cut off from its lease, and what it does then |
 //! | [`lost_answers`] | requests that are carried out although nobody hears of it |
@@ -21,12 +21,9 @@ mod takeover;
 mod verdict;
 mod wakes;
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
-/// How long anything may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::process::PATIENCE;
 
 /// The wall clock, which the audit log follows, too.
 fn wall() -> Timestamp {

@@ -17,11 +17,13 @@
 //! | [`access`], [`pages`] | rights, namespaces, health and metrics |
 //! | [`failover`] | leaders that die, and servers that fail |
 //!
-//! `cargo test -p kron-operator --test cluster -- --test-threads=16` runs these; `cargo test` for
-//! the whole workspace does not, because they need Go to build a control plane with. Most of them
-//! wait most of the time, hence the threads. `cargo nextest run --test '*'` gives each a process of
-//! its own; see [`service`] for how these share control planes. The ignored test of [`upkeep`]
-//! takes minutes. `KRON_KEEP_CONTROL_PLANE=1` keeps the control plane's logs and says where.
+//! `scripts/test tests` runs these with the tests of all crates, in a process each; see [`service`]
+//! for how the processes share control planes. It leaves them out where there is no Go to build a
+//! control plane with. `cargo test` for the workspace includes them and needs Go.
+//! `cargo test -p kron-operator --test cluster -- --test-threads=16` runs them alone; most of them
+//! wait most of the time, hence the threads. `scripts/test points` runs the ignored tests of
+//! [`upkeep`] and [`failover`], which take minutes. `KRON_KEEP_CONTROL_PLANE=1` keeps the control
+//! plane's logs and prints their directory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -11,10 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::control_plane::ControlPlane;
-use crate::process::{Process, read, wait_until};
-
-/// How long the operator may take to begin or to end on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::process::{PATIENCE, Process, read, wait_until};
 
 /// A running operator. It is killed when this is dropped.
 #[derive(Debug)]

@@ -21,6 +21,12 @@ use nix::unistd::Pid;
 
 /// How many bytes at the end of a log are shown when something went wrong.
 const LOG_TAIL_BYTES: usize = 16 * 1024;
+/// After how long a condition that does not hold counts as a hang, as in `kron_testkit::waiting`.
+/// It bounds nothing else. What other programs do in their own time fits in: the cluster's garbage
+/// collector looks every thirty seconds which kinds there are, and backs off from owners of a kind
+/// that it does not know; clients of an API server that was away may wait half a minute before they
+/// try again, and longer the second time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// How often a condition is looked at again.
 const POLL: Duration = Duration::from_millis(20);
 

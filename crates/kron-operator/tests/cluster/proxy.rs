@@ -48,8 +48,10 @@ pub(crate) enum Fault {
     DelayAnswer(Duration),
     /// The request reaches the API server this much later.
     DelayRequest(Duration),
-    /// The request reaches the API server after [`Proxy::release_requests`].
+    /// The request reaches the API server after [`Proxy::release`].
     HoldRequest,
+    /// The answer comes after [`Proxy::release`].
+    HoldAnswer,
 }
 
 /// How many of the requests that match are struck.
@@ -104,7 +106,7 @@ struct Board {
     /// Counts the cuts; every open watch waits for the next.
     cuts: watch::Sender<u64>,
     open_watches: AtomicUsize,
-    /// Whether requests that are held may go on.
+    /// Whether requests and answers that are held may go on.
     released: watch::Sender<bool>,
 }
 
@@ -118,6 +120,12 @@ struct Rule {
 }
 
 impl Board {
+    /// Waits until what is held may go on. An end of the proxy ends this, too.
+    async fn await_release(&self) {
+        let mut released = self.released.subscribe();
+        drop(released.wait_for(|released| *released).await);
+    }
+
     /// What befalls this request.
     fn strike(&self, method: &str, path: &str) -> Option<Fault> {
         let mut rules = self.rules.lock().unwrap();
@@ -194,8 +202,8 @@ impl Proxy<'_> {
         self.board.open_watches.load(Ordering::Relaxed)
     }
 
-    /// Lets the requests go on that are held, and holds none from now on.
-    pub(crate) fn release_requests(&self) {
+    /// Lets the requests and answers go on that are held, and holds none from now on.
+    pub(crate) fn release(&self) {
         self.board.released.send_replace(true);
     }
 

@@ -4,8 +4,8 @@
 //! what is ready to run. Where a test checks it, a [`Pulse`] beats beside it: a write to the API
 //! server, a question of the operator's user, who waits in the API server's queues as the operator
 //! does, and a short sleep, over and over. The longest beat is what the machine adds to a request
-//! and a timer at that time, some milliseconds when it is idle and seconds when it is not. A bound in seconds plus a few of these is about the operator, and not about what else
-//! runs beside it.
+//! and a timer at that time, some milliseconds when it is idle and seconds when it is not. A bound
+//! in seconds plus a few of these is about the operator, and not about what else runs beside it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,14 +22,13 @@ use crate::audit::Request;
 use crate::control_plane::{ControlPlane, OPERATOR};
 use crate::judge::period_label;
 use crate::operator::{HOME, Operator};
+pub(crate) use crate::process::PATIENCE;
 use crate::process::{now, read, state};
 use crate::service::served;
 
-/// How long anything may take on a machine that is busy. The cluster's garbage collector looks every
-/// thirty seconds which kinds there are, and backs off from owners of a kind that it does not know.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a scene looks again. The API server has other things to do.
 const LOOK: Duration = Duration::from_millis(100);
+
 /// A namespace, and where it is.
 #[derive(Debug)]
 pub(crate) struct Scene {

@@ -255,7 +255,7 @@ fn kubectl_shows_explains_and_waits() {
         let all: Vec<&str> = ["-n", &scene.namespace].iter().chain(args).copied().collect();
         scene.plane.kubectl(&all)
     };
-    out(&kubectl(&["wait", "--for=condition=Ready", "--timeout=120s", "kj/nightly"]));
+    out(&kubectl(&["wait", "--for=condition=Ready", "--timeout=180s", "kj/nightly"]));
     let text = out(&kubectl(&["get", "kj"]));
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next().unwrap().split_whitespace().collect();

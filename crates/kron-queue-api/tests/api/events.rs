@@ -8,8 +8,10 @@ use hyper_util::rt::TokioIo;
 use kron_queue::{Enqueue, NewJob};
 use kron_queue_api::limits::{CHANGES_WAITING_MAX, SUBSCRIBERS_MAX};
 use kron_queue_api::{Clock as _, PREFIX};
+use kron_testkit::waiting::PATIENCE;
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::executor::Machine;
 use crate::world::World;
@@ -37,11 +39,21 @@ impl Stream {
 
     /// Reads until `what` has been seen.
     async fn until(&mut self, what: &str) {
-        while !self.text.contains(what) {
-            let frame = self.body.frame().await.expect("the stream has ended").unwrap();
-            let data = frame.into_data().unwrap();
-            self.text.push_str(std::str::from_utf8(&data).unwrap());
-        }
+        let reading = async {
+            let mut is_seen = self.text.contains(what);
+            while !is_seen {
+                let frame = self.body.frame().await.expect("the stream has ended").unwrap();
+                let data = frame.into_data().unwrap();
+                // Only what is new is searched, and what may have begun before it: a flood comes in
+                // many pieces.
+                let from = self.text.len().saturating_sub(what.len());
+                self.text.push_str(std::str::from_utf8(&data).unwrap());
+                let mut places = self.text.as_bytes()[from..].windows(what.len());
+                is_seen = places.any(|place| place == what.as_bytes());
+            }
+        };
+        let in_time = timeout(PATIENCE, reading).await;
+        in_time.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"));
     }
 }
 
@@ -93,21 +105,23 @@ async fn streams_are_bounded_and_seats_come_back() {
         streams.push(Stream::open(&world).await);
     }
     // One that is let in would never end.
-    let patience = std::time::Duration::from_secs(10);
-    let got = tokio::time::timeout(patience, world.get("/events")).await.expect("one too many");
+    let got = timeout(PATIENCE, world.get("/events")).await.expect("one too many");
     assert!(got.headers.contains_key("retry-after"));
     got.problem(429, "too-many-streams");
     drop(streams.pop());
     // The server sees that the reader has gone when it next writes.
-    loop {
-        world.add(json!({"job_type": "story"})).await;
-        let stream = TcpStream::connect(world.address).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        let request =
-            Request::get(format!("{PREFIX}/events")).body(Empty::<axum::body::Bytes>::new());
-        if sender.send_request(request.unwrap()).await.unwrap().status() == 200 {
-            break;
+    let until_seated = async {
+        loop {
+            world.add(json!({"job_type": "story"})).await;
+            let stream = TcpStream::connect(world.address).await.unwrap();
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            let request =
+                Request::get(format!("{PREFIX}/events")).body(Empty::<axum::body::Bytes>::new());
+            if sender.send_request(request.unwrap()).await.unwrap().status() == 200 {
+                break;
+            }
         }
-    }
+    };
+    timeout(PATIENCE, until_seated).await.expect("the seat comes back");
 }

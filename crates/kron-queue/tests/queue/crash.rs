@@ -16,7 +16,7 @@ use kron_queue::{
     Rules, RunEnd,
 };
 use kron_testkit::chance::number;
-use kron_testkit::waiting::now;
+use kron_testkit::waiting::{PATIENCE, now};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -63,8 +63,15 @@ fn kill_under_load(time: Duration) {
     let path = directory.path().join("queue.db");
     let mut told = Told::default();
     let mut round = 0;
+    let (mut last, mut since) = (told.counts(), now());
     while round < ROUNDS_MIN || begun.elapsed() < time || !told.is_enough() {
         run_and_kill(directory.path(), round, &mut told);
+        let counts = told.counts();
+        if counts != last {
+            (last, since) = (counts, now());
+        }
+        let goes_on = told.is_enough() || now() < since + PATIENCE;
+        assert!(goes_on, "no more within {PATIENCE:?}: {counts:?} enqueued and finished");
         check(&path, &told, round);
         recover(&path);
         check(&path, &told, round);
@@ -89,6 +96,12 @@ struct Told {
 impl Told {
     fn is_enough(&self) -> bool {
         self.enqueued.len() > ENQUEUED_MIN && self.finished.len() > FINISHED_MIN
+    }
+
+    /// How many were enqueued, and how many were finished, as far as more of them are needed.
+    fn counts(&self) -> (usize, usize) {
+        let (enqueued, finished) = (self.enqueued.len(), self.finished.len());
+        (enqueued.min(ENQUEUED_MIN + 1), finished.min(FINISHED_MIN + 1))
     }
 
     fn hear(&mut self, line: &str) {

@@ -438,7 +438,7 @@ impl QueueWorks {
             {
                 let queue = self.queue.clone();
                 let _ = worker::spawn("late".to_owned(), move || {
-                    std::thread::sleep(Duration::from_millis(200));
+                    worker::wait_until_gone(attach.command.as_ref().map_or(0, |it| it.pid));
                     queue.submit(attach, move |result| {
                         tell(QueueDone::Attached(run, Box::new(result)));
                     });

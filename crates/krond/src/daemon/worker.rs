@@ -19,6 +19,19 @@ pub(crate) fn spawn(
     })
 }
 
+/// Waits until a process has ended, whether its parent has taken notice or not; for a minute at
+/// most, because a command may run for as long as it likes.
+#[cfg(kron_canary)]
+pub(crate) fn wait_until_gone(pid: i64) {
+    for _ in 0..6_000 {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+        if program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return;
+        }
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -118,8 +118,15 @@ impl Outlet {
     }
 
     pub(super) fn flush(&self) {
+        self.wait_until_written(FLUSH_PATIENCE);
+    }
+
+    /// Waits until everything is written, but not longer than this; says whether it is.
+    fn wait_until_written(&self, patience: Duration) -> bool {
         let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
-        let _ = self.emptied.wait_timeout_while(self.lock(), FLUSH_PATIENCE, busy);
+        let waited = self.emptied.wait_timeout_while(self.lock(), patience, busy);
+        let (_state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        !result.timed_out()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -212,6 +219,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::net::UnixDatagram;
 
+    use kron_testkit::waiting::PATIENCE;
+
     use super::super::journal::tests::read;
     use super::*;
 
@@ -251,7 +260,7 @@ mod tests {
     fn journal(dir: &tempfile::TempDir) -> (UnixDatagram, Journal) {
         let path = dir.path().join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         (socket, Journal::at(&path).unwrap())
     }
 
@@ -315,11 +324,11 @@ mod tests {
         drop(socket);
         std::fs::remove_file(&path).unwrap();
         outlet.take(outlet.record(&Entry::new(Level::Info, "on_standard_error")));
-        outlet.flush();
+        assert!(outlet.wait_until_written(PATIENCE));
         assert!(!outlet.lock().writing);
         // Whoever takes its place is found.
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         outlet.take(outlet.record(&Entry::new(Level::Info, "here_again")));
         assert_eq!(next(&socket)["KRON_EVENT"], "here_again");
     }

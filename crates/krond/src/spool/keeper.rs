@@ -273,7 +273,8 @@ impl<T: Fn(Done)> Keeper<T> {
         }
     }
 
-    /// Reports tasks as started, and gives the daemon time to release their commands.
+    /// Reports tasks as started, and waits until the daemon has released their commands and they
+    /// have ended.
     #[cfg(kron_canary)]
     fn tell_of_starts_too_early(&self, runs: &[RunId], starts: &[Start], now: Timestamp) {
         for (run, start) in runs.iter().zip(starts) {
@@ -284,7 +285,9 @@ impl<T: Fn(Done)> Keeper<T> {
             task.run = Some(start.run.clone());
             (self.tell)(Done::Started(run.clone(), Box::new(Ok(task))));
         }
-        std::thread::sleep(Duration::from_millis(200));
+        for start in starts {
+            worker::wait_until_gone(i64::from(start.run.command.pid));
+        }
     }
 
     fn carry_out(&mut self, batch: Batch) {
@@ -293,8 +296,7 @@ impl<T: Fn(Done)> Keeper<T> {
         if !batch.finishes.is_empty() {
             #[cfg(kron_canary)]
             if kron_canary::Canary::SpoolAcknowledgedBeforeRecorded.is_active() {
-                // Until the supervisor has surely been told.
-                std::thread::sleep(Duration::from_millis(200));
+                wait_for_supervisors(&batch.finishes);
             }
             let (runs, finishes): (Vec<(RunId, Told)>, Vec<Finish>) = batch
                 .finishes
@@ -543,6 +545,14 @@ impl<T: Fn(Done)> Keeper<T> {
     fn is_active(&self, log: &Path) -> bool {
         let of = log.file_stem();
         self.active.iter().any(|run| of == Some(OsStr::new(run.as_str())))
+    }
+}
+
+/// Waits until the supervisors of these tasks, which may exit, are gone.
+#[cfg(kron_canary)]
+fn wait_for_supervisors(finishes: &[(RunId, Box<Finish>)]) {
+    for run in finishes.iter().filter_map(|(_, finish)| finish.task.run.as_ref()) {
+        worker::wait_until_gone(i64::from(run.supervisor.pid));
     }
 }
 

@@ -17,6 +17,7 @@ mod chronicle;
 mod civil;
 mod matrix;
 mod overtaken;
+pub(crate) mod progress;
 mod random;
 mod recovery;
 mod strike;

@@ -3,9 +3,6 @@
 //! Tests that need a run start it by request, from a job that is [`SELDOM`] due. Tests that need a
 //! period load it into a running daemon, about a second ahead.
 
-use std::path::Path;
-use std::process::Command;
-
 use kron_testkit::files::read;
 use kron_testkit::krond::World;
 
@@ -34,12 +31,4 @@ pub(crate) fn end_deadlines(world: &World) {
     assert_ne!(ended, config, "no job has the deadline of an hour");
     world.configure(&ended);
     world.reload_now();
-}
-
-/// Puts the program under test in another place. Another process writes the copy: a descriptor of
-/// this one would be inherited by what other tests start meanwhile, and a program that is open for
-/// writing cannot be executed.
-pub(crate) fn install_krond(path: &Path) {
-    let status = Command::new("cp").arg(crate::KROND).arg(path).status().unwrap();
-    assert!(status.success());
 }

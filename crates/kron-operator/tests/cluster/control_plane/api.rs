@@ -1,15 +1,12 @@
 //! Requests to an API server, one at a time, with what came back as JSON.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, http};
 
-/// How long one request may take on a machine that is busy.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::process::PATIENCE;
 
 /// An API server as one user sees it.
 #[derive(Clone, Debug)]
@@ -55,7 +52,7 @@ impl Api {
         let config = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(PATIENCE))
             .proxy(None)
             .build();
         Api { agent: config.new_agent(), base, authorization: format!("Bearer {token}") }

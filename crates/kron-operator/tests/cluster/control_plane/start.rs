@@ -12,8 +12,8 @@ use std::sync::{Mutex, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::{ADMIN, Api, LODGER, NOBODY, OPERATOR, PATIENCE, Settings, kept};
-use crate::process::{Process, read};
+use super::{ADMIN, Api, LODGER, NOBODY, OPERATOR, Settings, kept};
+use crate::process::{PATIENCE, Process, read};
 use serde::{Deserialize, Serialize};
 
 const AUDIT_POLICY: &str = include_str!("../audit.yaml");

@@ -3,18 +3,18 @@
 //! Two replicas look after KronJobs of two sorts. Those with a long period are due one after the
 //! other; as no trouble lasts as long as their deadline, every single period of them must have its
 //! Job. Those with a short period are due again before another leads, and what is superseded is
-//! rightly missed; their Jobs have pods, are removed when they are a minute old, and must never be
-//! made a second time.
+//! rightly missed; their Jobs have pods, are removed when they are three minutes old in a storm
+//! that lasts that long, and must never be made a second time.
 //!
 //! `KRON_FAILOVERS` says how often the leader is lost, `KRON_SEED` what happens and when. With less
-//! than ten losses each kind of trouble comes once or twice; from ten on their shares are those of a
-//! long storm.
+//! than ten losses each kind of trouble comes once or twice, as in the suite; from ten on their
+//! shares are those of a long storm, as in the ignored test.
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -31,6 +31,8 @@ use crate::proxy::{Fault, Matching, Often};
 
 /// How often the leader is lost in the suite: every [`Loss`] and every [`Beside`] happens.
 const FAILOVERS: u64 = 5;
+/// How often it is lost in the ignored test: with the shares of a long storm.
+const FAILOVERS_FULL: u64 = LOSSES.len() as u64;
 /// Where random numbers come from in the suite.
 const SEED: u64 = 20_260_302;
 
@@ -42,13 +44,17 @@ const LONG_PER_SECOND: i64 = 4;
 const LONG_DEADLINE: Duration = Duration::from_secs(55);
 /// The short periods; with each there is a KronJob that keeps no Job and one that keeps one.
 const SHORT_S: [i64; 4] = [2, 3, 4, 5];
+/// How often long logs are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long it may take until Jobs are made again after a leader was lost.
 const RECOVERY: Duration = Duration::from_secs(8);
 /// Of so many Jobs one may seem to have no claim, because the line of the claim was lost with an
 /// API server that was killed, or because its creator was stopped in the act.
 const UNCLAIMED_ONE_IN: usize = 50;
-/// From so many losses on it takes longer than a minute until the last: old Jobs must be removed.
-const FAILOVERS_WITH_CLEANUP: u64 = 20;
+/// How old a Job is at least when it is removed, as `kubectl explain kronjob.spec` says. A shorter
+/// age would permit what the storm disproves: a stopped leader whose late request makes a removed
+/// Job again.
+const JOB_AGE_MIN: SignedDuration = SignedDuration::from_secs(180);
 
 /// How the leader is lost.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +132,17 @@ const SHARES_PERCENT: [usize; 3] = [10, 25, 50];
 
 #[test]
 fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
-    let (failovers, seed) = (number("KRON_FAILOVERS", FAILOVERS), number("KRON_SEED", SEED));
+    check_storm(number("KRON_FAILOVERS", FAILOVERS));
+}
+
+#[test]
+#[ignore = "full: the shares of a long storm, and twice the load"]
+fn no_period_is_doubled_or_missed_in_a_long_storm() {
+    check_storm(FAILOVERS_FULL);
+}
+
+fn check_storm(failovers: u64) {
+    let seed = number("KRON_SEED", SEED);
     say(&format!("KRON_FAILOVERS={failovers} KRON_SEED={seed}"));
     let began = now();
     let plane = ControlPlane::private(Settings::default());
@@ -202,8 +218,12 @@ fn no_period_is_doubled_or_missed_however_leaders_are_lost() {
         let made = schedule.times(from, to).into_iter().filter(|time| ledger.has(schedule, *time));
         assert!(made.count() > 1, "{schedule:?} is not looked after (KRON_SEED={seed})");
     }
-    if failovers >= FAILOVERS_WITH_CLEANUP {
-        assert!(ledger.deletions() > 0, "old Jobs are removed meanwhile");
+    // By then the first Jobs of short periods are old enough.
+    if to.duration_since(from) > JOB_AGE_MIN {
+        wait_until("old Jobs are removed", PATIENCE, || {
+            thread::sleep(LOOK);
+            (Ledger::read(&plane, &namespace).deletions() > 0).then_some(())
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::load::Schedule;
-use super::replica::{LEASE, Replica, await_leader, await_starts, pair};
+use super::replica::{LEASE, Replica, await_leader, await_starts, pair, pair_with_long_lease};
 use super::verdict::Ledger;
 use super::{PATIENCE, say, wall};
 use crate::control_plane::ControlPlane;
@@ -28,53 +28,73 @@ enum Loss {
     Terminate,
 }
 
+/// A leader that was lost.
+struct Lost {
+    at: Timestamp,
+    /// The users of the one that was lost, and of the one that took over.
+    users: [&'static str; 2],
+    /// How long it took until the other led.
+    took: Duration,
+}
+
 #[test]
 fn another_leads_within_the_lease_after_a_kill_and_at_once_after_an_orderly_end() {
     let plane = ControlPlane::quiet();
-    let namespace = plane.namespace("takeover");
-    let schedule = Schedule::new(&namespace, "every-second", 1, 0);
+    let killed = plane.namespace("takeover-kill");
+    measure(plane, &killed, pair(plane, &killed), &[Loss::Kill; 2]);
+    // A lease that lasts longer than the test waits: one that waited for its end would never lead.
+    let ended = plane.namespace("takeover-end");
+    measure(plane, &ended, pair_with_long_lease(plane, &ended), &[Loss::Terminate; 3]);
+}
+
+/// Loses leaders, and checks how long it took until another led and made Jobs.
+fn measure(plane: &ControlPlane, namespace: &str, mut pair: [Replica<'_>; 2], losses: &[Loss]) {
+    let schedule = Schedule::new(namespace, "every-second", 1, 0);
     schedule.create(plane);
-    let mut pair = pair(plane, &namespace);
     await_starts(&pair);
-    let mut took = |losses: usize, loss: Loss| -> Vec<(Timestamp, Duration)> {
-        (0..losses).map(|_| lose(plane, &mut pair, loss)).collect()
-    };
-    let pulse = Pulse::start(plane, &namespace);
-    let killed = took(2, Loss::Kill);
-    let ended = took(3, Loss::Terminate);
+    let pulse = Pulse::start(plane, namespace);
+    let lost: Vec<(Loss, Lost)> =
+        losses.iter().map(|loss| (*loss, lose(plane, &mut pair, *loss))).collect();
     let beat = pulse.longest_beat();
     let slowness = beat * STEPS;
     say(&format!("a slow machine is allowed {slowness:.2?} more"));
 
-    let ledger = Ledger::read(plane, &namespace);
-    let first_jobs = |losses: &[(Timestamp, Duration)]| -> Vec<Duration> {
-        let after = losses.iter().map(|(at, _)| ledger.first_job(*at).unwrap().duration_since(*at));
-        after.map(Duration::try_from).map(Result::unwrap).collect()
-    };
-    let until_leading = |losses: &[(Timestamp, Duration)]| -> Vec<Duration> {
-        losses.iter().map(|(_, took)| *took).collect()
-    };
-    let (leading, jobs) = (until_leading(&killed), first_jobs(&killed));
-    say(&format!(
-        "after SIGKILL another leads in {leading:.2?}, the first Job is made in {jobs:.2?}"
-    ));
-    assert!(leading.iter().all(|took| *took <= LEASE + AFTER_KILL + slowness), "{leading:?}");
-    assert!(jobs.iter().all(|took| *took <= LEASE + AFTER_KILL + JOB_GRACE + slowness), "{jobs:?}");
-    let (leading, jobs) = (until_leading(&ended), first_jobs(&ended));
-    say(&format!(
-        "after SIGTERM another leads in {leading:.2?}, the first Job is made in {jobs:.2?}"
-    ));
-    // None waits for the lease to end.
-    assert!(leading.iter().all(|took| *took <= AFTER_TERM + slowness), "{leading:?}");
-    assert!(jobs.iter().all(|took| *took <= LEASE + JOB_GRACE + slowness), "{jobs:?}");
+    let ledger = Ledger::read(plane, namespace);
+    for (loss, Lost { at, users, took }) in &lost {
+        let job = ledger.first_job(*at).unwrap().duration_since(*at);
+        let job = Duration::try_from(job).unwrap();
+        say(&format!("{loss:?}: another leads in {took:.2?}, the first Job is made in {job:.2?}"));
+        let (leading_max, job_max) = match loss {
+            Loss::Kill => (LEASE + AFTER_KILL, LEASE + AFTER_KILL + JOB_GRACE),
+            Loss::Terminate => (AFTER_TERM, LEASE + JOB_GRACE),
+        };
+        assert!(*took <= leading_max + slowness, "{loss:?}: {took:?}");
+        assert!(job <= job_max + slowness, "{loss:?}: {job:?}");
+        if *loss == Loss::Terminate {
+            check_handover(&ledger.handover(*at), *users);
+        }
+    }
 
     assert_eq!(ledger.wrong(&schedule, wall(), wall()), []);
     // The last request of a leader that was killed may arrive when another has claimed.
     assert_eq!(ledger.without_claim_before(beat), []);
 }
 
-/// Loses the leader: when, and how long it took until the other led.
-fn lose(plane: &ControlPlane, pair: &mut [Replica<'_>; 2], loss: Loss) -> (Timestamp, Duration) {
+/// The old leader gave the lease back as its last write, and the other took it after that.
+#[track_caller]
+fn check_handover(handover: &[(&str, &str)], [old, new]: [&str; 2]) {
+    let [renewals @ .., released, taken] = handover else {
+        panic!("the lease was not handed over: {handover:?}");
+    };
+    let held_by = |user: &str, holder: &str| holder.starts_with(&format!("{user}-"));
+    assert!(renewals.iter().all(|(user, holder)| held_by(user, holder)), "{handover:?}");
+    assert_eq!(*released, (old, ""), "{handover:?}");
+    assert_eq!(taken.0, new, "{handover:?}");
+    assert!(held_by(new, taken.1), "{handover:?}");
+}
+
+/// Loses the leader, and begins a new life of it when the other leads.
+fn lose(plane: &ControlPlane, pair: &mut [Replica<'_>; 2], loss: Loss) -> Lost {
     let leader = await_leader(plane, pair);
     let other = 1 - leader;
     // Who is only being started cannot take over.
@@ -96,5 +116,5 @@ fn lose(plane: &ControlPlane, pair: &mut [Replica<'_>; 2], loss: Loss) -> (Times
         assert!(pair[leader].operator.wait(PATIENCE).success());
     }
     pair[leader].restart();
-    (at, took)
+    Lost { at, users: [pair[leader].user, pair[other].user], took }
 }

@@ -45,7 +45,10 @@ enum Kind {
         claimed_by: String,
         period: String,
     },
-    Lease,
+    /// A lease, and the holder in it; nothing when it was given back.
+    Lease {
+        holder: String,
+    },
 }
 
 impl Ledger {
@@ -175,7 +178,7 @@ impl Ledger {
                         without.push(key.clone());
                     }
                 }
-                Kind::JobDeletion | Kind::Lease => {}
+                Kind::JobDeletion | Kind::Lease { .. } => {}
             }
         }
         without
@@ -183,9 +186,27 @@ impl Ledger {
 
     /// The first moment after another at which somebody took or renewed the lease.
     pub(super) fn lease_written(&self, user: &str, after: Timestamp) -> Option<Timestamp> {
-        let writes = self.writes.iter().filter(|write| write.kind == Kind::Lease);
+        let writes = self.writes.iter().filter(|write| matches!(write.kind, Kind::Lease { .. }));
         let writes = writes.filter(|write| write.user == user && write.succeeded());
         writes.map(|write| write.received).find(|received| *received > after)
+    }
+
+    /// Who wrote the lease after a moment, and which holder it had then: the first writes up to the
+    /// first by another user, in order.
+    pub(super) fn handover(&self, after: Timestamp) -> Vec<(&str, &str)> {
+        let mut writes = self.writes.iter().filter_map(|write| match &write.kind {
+            Kind::Lease { holder } if write.succeeded() && write.received > after => {
+                Some((write.user.as_str(), holder.as_str()))
+            }
+            _ => None,
+        });
+        let mut handover: Vec<(&str, &str)> = Vec::new();
+        while handover.last().is_none_or(|(user, _)| *user == handover[0].0)
+            && let Some(write) = writes.next()
+        {
+            handover.push(write);
+        }
+        handover
     }
 
     /// How often somebody asked for a Job or a status between two moments, whatever was answered.
@@ -230,7 +251,9 @@ impl Write {
                     period: text(&next["periodId"]).replace(['-', ':'], ""),
                 }
             }
-            ("create" | "update" | "patch", "leases") => Kind::Lease,
+            ("create" | "update" | "patch", "leases") => {
+                Kind::Lease { holder: text(&request.given["spec"]["holderIdentity"]) }
+            }
             _ => return None,
         };
         Some(Write {

@@ -176,7 +176,7 @@ fn a_request_that_arrives_after_another_took_over_makes_no_second_job() {
         .times(asked_for - Duration::from_secs(60), asked_for + Duration::from_secs(1));
     let due = times.last().copied().unwrap();
     scene.await_other();
-    scene.pair[old].proxy.release_requests();
+    scene.pair[old].proxy.release();
     let key = scene.schedules[0].key(due);
     let ledger = wait_until("the late request arrives", PATIENCE, || {
         thread::sleep(LOOK);

@@ -121,12 +121,8 @@ impl Connection {
             }
             Some(Fault::Drop) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::DelayRequest(time)) => tokio::time::sleep(time).await,
-            Some(Fault::HoldRequest) => {
-                // An end of the proxy ends this, too.
-                let mut released = self.board.released.subscribe();
-                drop(released.wait_for(|released| *released).await);
-            }
-            Some(Fault::SwallowAnswer | Fault::DelayAnswer(_)) | None => {}
+            Some(Fault::HoldRequest) => self.board.await_release().await,
+            Some(Fault::SwallowAnswer | Fault::DelayAnswer(_) | Fault::HoldAnswer) | None => {}
         }
         // Subscribed before the request is sent: a cut is about all that were open when it came.
         let cuts = self.board.cuts.subscribe();
@@ -138,6 +134,7 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             Some(Fault::DelayAnswer(time)) => tokio::time::sleep(time).await,
+            Some(Fault::HoldAnswer) => self.board.await_release().await,
             _ => {}
         }
         if watches && response.status().is_success() {

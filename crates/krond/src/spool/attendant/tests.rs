@@ -839,6 +839,22 @@ fn a_daemon_that_leaves_starts_nothing_more_and_waits_for_the_grace() {
 }
 
 #[test]
+fn other_settings_do_not_change_when_a_daemon_leaves() {
+    let mut world = World::new(1, &["a"]);
+    world.wait(&[task("t", "a", 0)]);
+    world.run("t");
+    world.attendant.stop(world.now, StopMode::Leave);
+    world.pass(10);
+    let other = SpoolSettings { stop_grace: Seconds::new(1_000), ..settings(2, &["a"]) };
+    world.attendant.reconfigure(world.now, Rules::of(&other));
+    world.pass(9);
+    assert!(!world.attendant.may_leave(world.now), "what runs has its grace");
+    world.pass(1);
+    assert!(world.attendant.may_leave(world.now), "and not more");
+    world.nothing();
+}
+
+#[test]
 fn a_daemon_that_leaves_waits_a_little_for_an_end_that_is_not_recorded() {
     let mut world = World::new(1, &["a"]);
     world.wait(&[task("t", "a", 0)]);

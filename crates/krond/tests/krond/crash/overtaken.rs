@@ -57,6 +57,7 @@ fn died_unaware(step_s: i64) -> Option<(Chronicle, i64)> {
         return None;
     }
     krond.wait();
+    strace.wait();
     assert!(strace.saw_kill());
     let document = chronicle.world.document(JOB);
     if history(&document).iter().any(|entry| entry["Outcome"] == "missed") {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::crash::checker::{Job, Overlap, Periods, active, history, mark, period_of};
 use crate::crash::chronicle::Chronicle;
 use crate::crash::civil;
+use crate::crash::progress::Progress;
 use crate::crash::witness::{self, wall};
 
 /// What is a burst to a daemon that is told nothing else.
@@ -162,8 +163,15 @@ fn kill_at_random(usual: u64) {
     let began = now();
     let mut krond = chronicle.start();
     let mut marks: Vec<Option<i64>> = vec![None; JOBS.len()];
+    let executed_min = usual_kills / KILLS_PER_RUN;
+    let mut progress = Progress::new((0, executed_min));
     // A machine on which little is executed meanwhile has more of them.
-    while kills < usual_kills || executed(&chronicle) <= usual_kills / KILLS_PER_RUN {
+    loop {
+        let executed = executed(&chronicle);
+        progress.note((executed, executed_min));
+        if kills >= usual_kills && executed > executed_min {
+            break;
+        }
         kills += 1;
         std::thread::sleep(Duration::from_millis(seeded.below(PAUSE_MS_MAX)));
         for ((identity, ..), before) in JOBS.iter().zip(&mut marks) {
@@ -212,5 +220,5 @@ fn kill_at_random(usual: u64) {
     writeln!(std::io::stdout(), "     {line}").expect("written");
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     assert!(faults.is_empty(), "{line}\n{}", faults.join("\n"));
-    assert!(count("executed") > usual_kills / KILLS_PER_RUN, "{line}");
+    assert!(count("executed") > executed_min, "{line}");
 }

@@ -41,6 +41,7 @@ impl Wreck {
                     call: "sendto".to_owned(),
                     number: 1,
                     is_certain: true,
+                    is_decisive: true,
                 };
                 let (mut scene, trap) =
                     Scene::prepared(GENEROUS_S, |scene| scene.trap(&point, Blow::Victim));

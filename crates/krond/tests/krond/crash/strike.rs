@@ -93,6 +93,8 @@ pub(crate) struct Point {
     /// Whether every run makes it: at least so many calls of this name in the list depend on nothing
     /// but what is done.
     pub(crate) is_certain: bool,
+    /// Whether files or other processes are not the same before it and after it.
+    pub(crate) is_decisive: bool,
 }
 
 impl fmt::Display for Point {
@@ -287,10 +289,15 @@ impl Scene {
     pub(crate) fn strike(&mut self, trap: Trap) -> bool {
         let Trap { who, blow, strace, victim, run } = trap;
         let deadline = now() + PATIENCE;
-        while !strace.saw_kill() && (blow == Blow::Victim || !strace.saw_stop()) {
+        let has_come = || strace.saw_kill() || blow == Blow::Everybody && strace.saw_stop();
+        while !has_come() {
             if self.is_over() || now() > deadline {
-                // It may have come with the very last call.
-                return strace.saw_kill() || blow == Blow::Everybody && strace.saw_stop();
+                // It may have come with the very last call, and its tracer may be about to say so.
+                strace.catch_up();
+                if has_come() {
+                    break;
+                }
+                return false;
             }
             std::thread::sleep(GLANCE);
         }

@@ -5,6 +5,8 @@ use kron_testkit::waiting::eventually;
 
 use crate::new_world;
 
+/// A job that is due every second and runs until it is permitted to end. It ends at the first
+/// signal, and nothing kills it before, however long that takes.
 fn every_second(concurrency: &str) -> World {
     let wait = wait_for_permit("permit");
     new_world(&format!(
@@ -13,7 +15,7 @@ fn every_second(concurrency: &str) -> World {
         schedule = "* * * * * * @policy(concurrency={concurrency})"
         command = "echo $KRON_PERIOD_ID $$ >> {{dir}}/started; {wait}; echo $KRON_PERIOD_ID >> {{dir}}/ended"
         shell = true
-        grace = "2s"
+        grace = "1h"
         "#
     ))
 }

@@ -1,19 +1,21 @@
 //! Hooks, told by commands and by web requests.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::sync::mpsc;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, wait_for_permit};
 use kron_testkit::waiting::eventually;
 use serde_json::Value;
 
 use crate::daemon::SELDOM;
 use crate::new_world;
 
-/// A job that fails at this schedule, and a hook that is notified of it.
+/// A job that fails at this schedule, and a hook that is notified of it. An attempt to notify it has
+/// as much time as a hook may have, so that no attempt fails because the machine is slow.
 fn failing(schedule: &str, hook: &str) -> String {
     format!(
         r#"
@@ -24,6 +26,7 @@ fn failing(schedule: &str, hook: &str) -> String {
 
         [hook.pager]
         on = ["failed"]
+        timeout = "600s"
         {hook}
         "#
     )
@@ -34,6 +37,14 @@ fn keeper(code: &str) -> String {
     format!(
         "command = [\"/bin/sh\", \"-c\", \"cat > {{dir}}/told.$KRON_DELIVERY_ID.$$; env >> {{dir}}/env; {code}\"]"
     )
+}
+
+/// A [`keeper`] that fails. It keeps what it reads in the first attempt of this daemon only; each
+/// further one waits until the test is over, so that it does not matter when the daemon tries again.
+fn failing_keeper(daemon: &str) -> String {
+    let wait = wait_for_permit("never");
+    let first = format!("mkdir {{dir}}/attempt-of-{daemon} || {{ {wait}; exit 1; }}; cat >");
+    keeper("exit 1").replacen("cat >", &first, 1)
 }
 
 fn told(world: &World) -> Vec<Value> {
@@ -74,14 +85,14 @@ fn a_command_reads_what_happened() {
 
 #[test]
 fn what_was_not_told_is_told_by_the_next_daemon() {
-    let world = new_world(&failing(SELDOM, &keeper("exit 1")));
+    let world = new_world(&failing(SELDOM, &failing_keeper("first")));
     let mut krond = world.start();
     world.run_now("sad");
     let failed = krond.wait_for("notification_failed");
-    // At once: it would be tried again after a while.
     krond.kill();
     assert!(failed["message"].as_str().unwrap().contains("exited with 1"), "{failed}");
     assert_eq!(world.document("sad")["Deliveries"][0]["Hook"], "pager");
+    world.configure(&failing(SELDOM, &failing_keeper("second")));
     let mut krond = world.start();
     krond.wait_for("notification_failed");
     krond.kill();
@@ -90,37 +101,50 @@ fn what_was_not_told_is_told_by_the_next_daemon() {
     assert_eq!(told[0], told[1], "under the same id");
 }
 
-/// Answers so many requests with these lines and hands on what it was sent.
-fn server(answers: &'static [&'static str]) -> (String, mpsc::Receiver<String>) {
+/// Answers every request with an error until it is switched to a success, by the flag, and hands on
+/// what it was sent.
+fn server() -> (String, Arc<AtomicBool>, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let succeeds = Arc::new(AtomicBool::new(false));
     let (sender, requests) = mpsc::channel();
+    let flag = succeeds.clone();
     thread::spawn(move || {
-        for answer in answers {
+        loop {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = Vec::new();
-            let mut buffer = [0; 4096];
-            loop {
-                let length = stream.read(&mut buffer).unwrap();
-                request.extend_from_slice(&buffer[..length]);
-                let text = String::from_utf8_lossy(&request).into_owned();
-                if length == 0 || text.ends_with('}') {
-                    sender.send(text).unwrap();
-                    break;
-                }
+            let Some(request) = read_request(&mut stream) else { continue };
+            if sender.send(request).is_err() {
+                return;
             }
+            let is_success = flag.load(Ordering::SeqCst);
+            let answer = if is_success { "204 No Content" } else { "500 Oops" };
             let _ = stream
                 .write_all(format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").as_bytes());
         }
     });
-    (url, requests)
+    (url, succeeds, requests)
+}
+
+/// A whole request; `None` if its daemon was stopped before it had sent all of it.
+fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut request = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let length = stream.read(&mut buffer).ok().filter(|length| *length > 0)?;
+        request.extend_from_slice(&buffer[..length]);
+        let text = String::from_utf8_lossy(&request);
+        if text.ends_with('}') {
+            return Some(text.into_owned());
+        }
+    }
 }
 
 #[test]
 fn a_web_request_carries_what_happened_and_is_repeated() {
     // The next daemon repeats it at once.
-    is_repeated(|world, krond| {
+    is_repeated(|world, krond, succeeds| {
         let said = krond.stop();
+        succeeds.store(true, Ordering::SeqCst);
         (said, world.start())
     });
 }
@@ -128,13 +152,16 @@ fn a_web_request_carries_what_happened_and_is_repeated() {
 #[test]
 #[ignore = "full: waits until the daemon repeats it, ten seconds"]
 fn a_web_request_is_repeated_by_the_same_daemon() {
-    is_repeated(|_, krond| (Vec::new(), krond));
+    is_repeated(|_, krond, succeeds| {
+        succeeds.store(true, Ordering::SeqCst);
+        (Vec::new(), krond)
+    });
 }
 
-/// A web request fails, and is repeated after `meanwhile`, which returns the log of the daemon that
-/// it has stopped and the daemon that goes on.
-fn is_repeated(meanwhile: impl FnOnce(&World, Krond) -> (Vec<String>, Krond)) {
-    let (url, requests) = server(&["500 Oops", "204 No Content"]);
+/// A web request fails, and is repeated after `meanwhile`, which lets the requests that follow
+/// succeed, and returns the log of the daemon that it has stopped and the daemon that goes on.
+fn is_repeated(meanwhile: impl FnOnce(&World, Krond, &AtomicBool) -> (Vec<String>, Krond)) {
+    let (url, succeeds, requests) = server();
     let world = new_world(&failing(
         SELDOM,
         &format!(
@@ -146,12 +173,14 @@ fn is_repeated(meanwhile: impl FnOnce(&World, Krond) -> (Vec<String>, Krond)) {
     world.run_now("sad");
     let failed = krond.wait_for("notification_failed");
     assert!(failed["message"].as_str().unwrap().contains("500"), "{failed}");
-    let (mut lines, mut krond) = meanwhile(&world, krond);
+    let (mut lines, mut krond) = meanwhile(&world, krond, &succeeds);
     krond.wait_for("notified");
     lines.extend(krond.stop());
     assert!(!lines.concat().contains("s3cret"), "a secret was logged");
-    let (first, second) = (requests.recv().unwrap(), requests.recv().unwrap());
-    for request in [&first, &second] {
+    // One that failed, one that succeeded; between them as many as there was time for.
+    let requests: Vec<String> = requests.try_iter().collect();
+    assert!(requests.len() >= 2, "{requests:?}");
+    for request in &requests {
         assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
         let lower = request.to_lowercase();
         for header in ["authorization: bearer s3cret", "x-team: ops", "x-kron-event: failed"] {
@@ -159,7 +188,9 @@ fn is_repeated(meanwhile: impl FnOnce(&World, Krond) -> (Vec<String>, Krond)) {
         }
     }
     let body = |request: &str| request.split_once("\r\n\r\n").unwrap().1.to_owned();
-    assert_eq!(body(&first), body(&second));
+    for repeated in &requests[1..] {
+        assert_eq!(body(&requests[0]), body(repeated));
+    }
 }
 
 #[test]
@@ -181,6 +212,7 @@ fn a_hook_that_takes_its_time_keeps_no_other_waiting() {
 
         [hook.pager]
         on = ["failed"]
+        timeout = "600s"
         {}
         "#,
         keeper("exit 0")

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::daemon::SELDOM;
 use crate::new_world;
 
-/// The definition of a job that runs until it is permitted to end.
+/// The definition of a job that runs until it is permitted to end. It ends at the first signal, and
+/// nothing kills it before, however long that takes.
 fn long(schedule: &str) -> String {
     let wait = wait_for_permit("permit");
     format!(
@@ -20,6 +21,7 @@ fn long(schedule: &str) -> String {
         schedule = "{schedule}"
         command = "echo $KRON_PERIOD_ID $$ >> {{dir}}/started; {wait}; exit 7"
         shell = true
+        grace = "1h"
         "#
     )
 }

@@ -6,6 +6,8 @@ use nix::sys::signal::Signal;
 use crate::daemon::SELDOM;
 use crate::new_world;
 
+/// A job that runs until it is permitted to end. It ends at the first signal, and nothing kills it
+/// before, however long that takes.
 fn long_run(schedule: &str) -> World {
     let wait = wait_for_permit("permit");
     new_world(&format!(
@@ -14,7 +16,7 @@ fn long_run(schedule: &str) -> World {
         schedule = "{schedule}"
         command = "echo $KRON_PERIOD_ID >> {{dir}}/started; {wait}; echo $KRON_PERIOD_ID >> {{dir}}/ended; exit 7"
         shell = true
-        grace = "2s"
+        grace = "1h"
         "#
     ))
 }

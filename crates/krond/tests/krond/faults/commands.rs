@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
+use kron_testkit::files::copy_program;
 use kron_testkit::krond::{Krond, LEADS_S, World, second_of};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 
-use crate::daemon::{end_deadlines, install_krond};
+use crate::daemon::end_deadlines;
 use crate::faults::scene::{
     CODE, TESTIFY, assert_ran_once, assert_tells, judge, settle, wait_for_end, witnesses,
     witnesses_of,
@@ -186,7 +188,7 @@ fn unprivileged() -> (World, Krond) {
     }
     // Where it was built others may not go.
     let program = home.join("krond");
-    install_krond(&program);
+    copy_program(Path::new(crate::KROND), &program);
     let mut command = Command::new(program);
     command.args(world.command().get_args()).uid(NOBODY).gid(NOBODY);
     let mut krond = Krond::spawn(&mut command);

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::Path;
 
-use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::krond::{Krond, World, second_of, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
-use kron_testkit::waiting::eventually;
+use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -23,6 +23,9 @@ use crate::new_world;
 /// Signals of a storm.
 const STORM: usize = 300;
 
+/// Keeps every second of a job that is judged, however long its test takes.
+const HISTORY: &str = "[daemon]\nhistory = 1000\n";
+
 /// A job that is run by request and leaves its witness then.
 fn seldom(name: &str) -> String {
     // The name of a run by request has a slash in it.
@@ -30,15 +33,39 @@ fn seldom(name: &str) -> String {
     format!("[job.{name}]\nschedule = \"{SELDOM}\"\ncommand = \"{testify}\"\nshell = true\n")
 }
 
-/// Judges the periods of `careful`, of which there were runs by request as well.
-fn judge_scheduled(world: &World) {
-    let mut history = world.history("careful");
-    history.retain(|entry| entry["Outcome"] == "executed");
+/// As [`judge`] for `careful`, of which there were runs by request as well: they leave the mark
+/// where it is.
+fn judge_with_requests(world: &World) {
+    let document = world.document("careful");
+    let mark = document["LastHandledPeriodID"].as_str().unwrap();
+    let history = world.history("careful");
+    let ran = witnesses(world);
+    let mut executed = 0;
     for entry in &history {
-        let period = entry["PeriodID"].as_str().unwrap().trim_start_matches("manual/");
-        assert_eq!(witnesses(world).get(period), Some(&1), "{period} ran once: {history:?}");
+        let period = entry["PeriodID"].as_str().unwrap();
+        let same = history.iter().filter(|other| other["PeriodID"] == period).count();
+        assert_eq!(same, 1, "{period} is recorded {same} times: {document}");
+        if entry["Outcome"] == "executed" {
+            executed += 1;
+            let requested = period.strip_prefix("manual/");
+            let runs = ran.get(requested.unwrap_or(period));
+            assert_eq!(runs, Some(&1), "{period} did not run once: {document}");
+            let is_marked = requested.is_some() || mark >= period;
+            assert!(is_marked, "{period} is beyond the mark: {document}");
+        }
     }
-    assert_eq!(witnesses(world).len(), history.len(), "every run is recorded: {history:?}");
+    assert_eq!(ran.len(), executed, "a run is not recorded: {document}");
+}
+
+/// Waits for a run of `tick`, a job that is due every second, in a period that begins after this
+/// second: the schedule goes on.
+fn wait_for_tick_after(krond: &mut Krond, second: u64) {
+    loop {
+        let finished = krond.wait_for_job("finished", "tick");
+        if second_of(finished["period_id"].as_str().unwrap()) > second {
+            return;
+        }
+    }
 }
 
 fn secondly(name: &str) -> String {
@@ -47,16 +74,16 @@ fn secondly(name: &str) -> String {
 
 #[test]
 fn a_storm_of_signals_ends_with_the_latest_definitions_and_costs_no_run() {
-    let world = new_world(&secondly("careful"));
+    let world = new_world(&[HISTORY, &secondly("careful")].concat());
     let mut krond = world.start();
     krond.wait_for("finished");
     for number in 0..STORM {
         if number == STORM / 2 {
-            world.configure(&[secondly("careful"), secondly("second")].concat());
+            world.configure(&[HISTORY, &secondly("careful"), &secondly("second")].concat());
         }
         krond.signal(Signal::SIGHUP);
     }
-    world.configure(&[secondly("careful"), secondly("third")].concat());
+    world.configure(&[HISTORY, &secondly("careful"), &secondly("third")].concat());
     krond.signal(Signal::SIGHUP);
     krond.wait_for_job("finished", "third");
     krond.wait_for_job("finished", "careful");
@@ -113,11 +140,12 @@ fn definitions_that_cannot_be_used_change_nothing() {
             std::os::unix::fs::symlink(path, path).unwrap();
         }),
     ];
-    let config = seldom("careful");
+    let config = [HISTORY, &seldom("careful"), &secondly("tick")].concat();
     let world = new_world(&config);
     let mut krond = world.start();
     world.run_now("careful");
-    krond.wait_for("finished");
+    krond.wait_for_job("finished", "careful");
+    krond.wait_for_job("finished", "tick");
     krond.stop();
     // A daemon that finds a job's document writes nothing more about the job of its own accord.
     let mut krond = world.start();
@@ -136,11 +164,13 @@ fn definitions_that_cannot_be_used_change_nothing() {
         assert!((400..600).contains(&code), "{what}: {code} {answer}");
         let is_told = answer["category"].is_string() && answer["detail"].is_string();
         assert!(is_told, "{what}: {answer}");
+        let failed_at = wall_seconds();
         // What was there before goes on.
         let (_, job) = world.ask("GET", "/api/v1/scheduler/jobs/careful", "");
         assert!(job.to_string().contains("careful"), "{what}: {job}");
         world.run_now("careful");
         krond.wait_for_job("finished", "careful");
+        wait_for_tick_after(&mut krond, failed_at);
         assert_eq!(known(), before, "{what}: something was recorded");
         let path = world.config_path();
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
@@ -148,13 +178,14 @@ fn definitions_that_cannot_be_used_change_nothing() {
     }
     assert_eq!(krond.events("loaded").len(), 1, "nothing was loaded after the start");
     // What is sound takes effect, and falls due.
-    world.configure(&secondly("careful"));
+    world.configure(&[HISTORY, &secondly("careful"), &secondly("tick")].concat());
     krond.signal(Signal::SIGHUP);
     krond.wait_for("loaded");
     krond.wait_for_job("finished", "careful");
     krond.signal(Signal::SIGINT);
     assert_eq!(krond.wait().code(), Some(0));
-    judge_scheduled(&world);
+    judge_with_requests(&world);
+    judge(&world, "tick");
 }
 
 #[test]
@@ -162,7 +193,7 @@ fn definitions_that_cannot_be_read_for_want_of_descriptors_change_nothing() {
     if left_out("reloads without descriptors", &[Need::Root, Need::Strace]) {
         return;
     }
-    let world = new_world(&seldom("careful"));
+    let world = new_world(&[HISTORY, &seldom("careful"), &secondly("tick")].concat());
     let mut krond = world.start();
     for error in ["EMFILE", "EIO", "EACCES"] {
         let injection = Injection {
@@ -177,13 +208,17 @@ fn definitions_that_cannot_be_read_for_want_of_descriptors_change_nothing() {
         let attached = tracing.attach(&[thread_named(&krond, "reload")]);
         krond.signal(Signal::SIGHUP);
         assert_tells(&krond.wait_for("reload_failed"), "SystemError");
+        let failed_at = wall_seconds();
         drop(attached);
         world.run_now("careful");
-        krond.wait_for("finished");
+        krond.wait_for_job("finished", "careful");
+        wait_for_tick_after(&mut krond, failed_at);
     }
     krond.signal(Signal::SIGINT);
     assert_eq!(krond.wait().code(), Some(0));
     assert_eq!(world.history("careful").len(), 3, "a run after each");
+    judge_with_requests(&world);
+    judge(&world, "tick");
 }
 
 /// A daemon with a job that runs until it is permitted to end, the job's definition, and its period,

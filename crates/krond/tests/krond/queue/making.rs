@@ -44,7 +44,8 @@ fn a_schedule_makes_one_job_for_each_period_over_crashes() {
 fn a_scheduled_job_enqueues_once_for_each_period_and_is_executed_when_that_is_durable() {
     let tables = handler("t", "echo $KRON_JOB_ID >> {dir}/ran")
         + "[job.tick]\nschedule = \"* * * * * *\"\n\
-           enqueue = { type = \"t\", params = { deep = { list = [1, 2] } }, priority = 3 }\n";
+           enqueue = { type = \"t\", params = { deep = { list = [1, 2] } }, priority = 3 }\n\
+           [daemon]\nhistory = 10000\n";
     let world = world(&tables);
     let mut krond = world.start();
     let handed = krond.wait_for_job("handed_over", "tick");
@@ -52,7 +53,7 @@ fn a_scheduled_job_enqueues_once_for_each_period_and_is_executed_when_that_is_du
     krond.kill();
     let krond = world.start();
     eventually("more", || (world.testimony("ran").len() >= 3).then_some(()));
-    // A second that the daemon was late for is another entry.
+    // A second that the daemon was late for is another entry, and none pushes this one out.
     let mut entries = world.history("tick").into_iter();
     let entry = entries.find(|entry| entry["PeriodID"] == handed["period_id"]).unwrap();
     assert_eq!(entry["Outcome"], "executed", "{entry}");

@@ -48,7 +48,7 @@ fn exit_codes_timeouts_and_bad_programs_have_their_outcomes() {
         "skip_codes = [75]\n".to_owned(),
         handler("bad", "echo why; exit 3"),
         "retries = 0\n".to_owned(),
-        handler("slow", "sleep 60"),
+        handler("slow", "sleep 1000"),
         "retries = 0\ntimeout = \"1s\"\n".to_owned(),
         "[queue.handler.none]\ncommand = [\"/nonexistent/program\"]\nretries = 0\n".to_owned(),
     ];

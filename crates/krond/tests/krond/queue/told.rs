@@ -13,7 +13,9 @@ use crate::queue::site::{Site as _, handler, world};
 use crate::queue::web::Receiver;
 
 fn webhook(name: &str, address: std::net::SocketAddr, more: &str) -> String {
-    format!("[queue.webhook.{name}]\nurl = \"http://{address}/\"\n{more}\n")
+    // Long enough for a busy machine. After a crash a delivery that was under way waits for as long
+    // and a minute more, which is still less than a test waits.
+    format!("[queue.webhook.{name}]\nurl = \"http://{address}/\"\ntimeout = \"60s\"\n{more}\n")
 }
 
 #[test]

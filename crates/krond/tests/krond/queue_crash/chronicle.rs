@@ -136,13 +136,18 @@ impl Chronicle {
         strace: Strace,
         mut more: impl FnMut(Actor<'_>),
     ) {
-        let mut deadline = now() + PATIENCE;
+        // Each call of the thread that is traced is another line.
+        let (mut last, mut since) = (0, now());
         while !process::has_ended(krond.pid()) {
             if self.is_quiet(krond) {
                 more(self.actor());
-                deadline = now() + PATIENCE;
             }
-            assert!(now() < deadline, "it does not die: {}", strace.text());
+            let trace = strace.text();
+            if trace.len() != last {
+                (last, since) = (trace.len(), now());
+            }
+            let is_alive = now() < since + PATIENCE;
+            assert!(is_alive, "no more calls within {PATIENCE:?}, and it does not die: {trace}");
             std::thread::sleep(GLANCE);
         }
         self.kill(krond);

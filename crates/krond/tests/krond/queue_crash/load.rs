@@ -10,6 +10,7 @@ use std::time::Duration;
 use kron_testkit::chance::{Seeded, number};
 use kron_testkit::waiting::now;
 
+use crate::crash::progress::Progress;
 use crate::queue_crash::act::{Actor, Deed};
 use crate::queue_crash::checker::{ORDERED, SKIP_CODE};
 use crate::queue_crash::chronicle::{Chronicle, Making, Point, SYNC, WRITE, conclude};
@@ -40,6 +41,15 @@ struct Shared {
     waiting: AtomicUsize,
 }
 
+/// Ends the clients when it is dropped: a test that has failed would wait for them for ever.
+struct UntilDropped<'a>(&'a Shared);
+
+impl Drop for UntilDropped<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_clients_were_told_survives_every_death() {
     load(SECONDS);
@@ -67,12 +77,17 @@ fn load(usual_seconds: u64) {
             let (shared, actor) = (&shared, Actor { client: &client, story: &story });
             scope.spawn(move || work(actor, shared, seed, number));
         }
+        let _clients = UntilDropped(&shared);
         let mut seeded = Seeded(seed);
+        let mut progress = Progress::new((0, acks_min));
         // A machine on which little happens in that time takes more.
-        while now() < began + Duration::from_secs(seconds)
-            || chronicle.deaths < deaths_min
-            || story.lock().unwrap().acks.len() as u64 <= acks_min
-        {
+        loop {
+            let acks = story.lock().unwrap().acks.len() as u64;
+            progress.note((acks, acks_min));
+            let is_long_enough = now() >= began + Duration::from_secs(seconds);
+            if is_long_enough && chronicle.deaths >= deaths_min && acks > acks_min {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(seeded.below(PAUSE_MS_MAX)));
             if let Ok(answer) =
                 client.ask("GET", "jobs?state=queued&limit=1000", &serde_json::Value::Null)
@@ -100,7 +115,6 @@ fn load(usual_seconds: u64) {
             }
             krond = chronicle.world.start();
         }
-        shared.is_over.store(true, Ordering::Relaxed);
     });
     let deaths = chronicle.deaths;
     let (story, faults) = chronicle.end(krond);

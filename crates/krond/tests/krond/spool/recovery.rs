@@ -176,7 +176,7 @@ fn a_daemon_that_stops_leaves_runs_to_their_supervisors_and_the_next_goes_on() {
 #[test]
 fn a_daemon_that_leaves_waits_for_the_grace() {
     let world = new_world(
-        &spool("", &alone("t", 0)).replace("stop_grace = \"0s\"", "stop_grace = \"60s\""),
+        &spool("", &alone("t", 0)).replace("stop_grace = \"0s\"", "stop_grace = \"1000s\""),
     );
     let mut krond = world.start();
     world.put("t", "t");

@@ -115,7 +115,9 @@ fn a_spool_that_cannot_be_opened_at_a_reload_says_so_and_keeps_nobody() {
     krond.stop();
 }
 
-/// A spool that comes or goes while the daemon leaves changes nothing about when it leaves.
+/// A spool that comes or goes while the daemon leaves changes nothing about when it leaves. Here it
+/// is shown that the daemon leaves; when it does is held by
+/// `other_settings_do_not_change_when_a_daemon_leaves` of the attendant, with a clock of its own.
 #[test]
 fn a_reload_while_it_stops_holds_nobody_up() {
     let other = "[spool.z]\ndir = \"{dir}/other\"\n";

@@ -109,18 +109,19 @@ fn a_timeout_ends_a_command_and_what_it_started() {
 
 #[test]
 fn a_failure_is_tried_again_after_its_backoff_until_it_is_enough() {
-    let world = world(
-        "retries = 1",
-        &handler("t", "echo $KRON_ATTEMPT $(date +%s%N) >> {dir}/tries; echo tried; exit 9"),
-    );
+    let line = "echo $KRON_ATTEMPT $(date +%s%N) >> {dir}/tries; echo tried; exit 9";
+    let tables = handler("t", line) + &handler("later", "exit 9") + "backoff = \"1h\"\n";
+    let world = world("retries = 1", &tables);
     let _krond = world.start();
-    world.put("t", "t");
+    // Its backoff is not over before it is looked at.
+    world.put("later", "later");
     let again = eventually("it waits again", || {
-        world.task("pending", "t").filter(|task| task["attempts"] == 1)
+        world.task("pending", "later").filter(|task| task["attempts"] == 1)
     });
     assert_eq!((&again["state"], &again["lastError"]), (&json!("PENDING"), &json!("exit code 9")));
     assert!(again["notBefore"].is_string() && again["run"].is_null(), "{again}");
     assert!(again["startedAt"].is_null() && again["result"].is_null(), "{again}");
+    world.put("t", "t");
     let task = world.completed("t");
     assert_eq!((&task["attempts"], &task["lostAttempts"]), (&json!(2), &Value::Null));
     assert_eq!(task["result"]["outcome"], "FAILED");

@@ -156,7 +156,9 @@ fn names_that_no_task_has_are_set_aside() {
     world.put("good", "t");
     world.completed("good");
     assert!(world.pending("...json").exists(), "hidden files are ignored");
-    // Many producers write under another name first: that gets a while, and then is a task.
+    // Many producers write under another name first: that gets a while, and then is a task. It is a
+    // minute of real time, because the daemon goes by the times of files. One short command is run
+    // in it, which takes seconds on a busy machine.
     world.drop_in("later.json.part", &whole("later"));
     world.put("good2", "t");
     world.completed("good2");

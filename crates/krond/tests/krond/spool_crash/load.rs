@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kron_testkit::chance::{Seeded, number};
@@ -14,6 +14,7 @@ use kron_testkit::strace::NEEDS;
 use kron_testkit::waiting::now;
 use nix::sys::signal::Signal;
 
+use crate::crash::progress::Progress;
 use crate::spool_crash::checker::{Asked, Kind};
 use crate::spool_crash::chronicle::{Chronicle, Dropping, Point, conclude};
 use crate::spool_crash::producers::{PRODUCERS, Place, Way};
@@ -49,6 +50,8 @@ const TASKS_PER_DEATH: u64 = 300;
 struct Pace {
     put: AtomicUsize,
     allowed: AtomicUsize,
+    /// Whether the test has failed, and nothing more is put.
+    is_over: AtomicBool,
 }
 
 impl Pace {
@@ -60,6 +63,15 @@ impl Pace {
 
     fn put(&self) -> u64 {
         self.put.load(Ordering::Relaxed) as u64
+    }
+}
+
+/// Ends the producers when it is dropped: a test that has failed would wait for them for ever.
+struct UntilDropped<'a>(&'a Pace);
+
+impl Drop for UntilDropped<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -97,11 +109,18 @@ fn load(usual_tasks: u64) {
             .iter()
             .map(|(way, tasks)| scope.spawn(|| produce(*way, tasks, &place, &pace)))
             .collect();
+        // They have put everything when the loop below ends, unless it fails.
+        let _producers = UntilDropped(&pace);
         let mut seeded = Seeded(seed);
-        while producers.iter().any(|producer| !producer.is_finished())
-            || chronicle.deaths < deaths_min
-            || chronicle.executed().is_empty()
-        {
+        let mut progress = Progress::new((0, 0, false, 0));
+        loop {
+            let finished = producers.iter().filter(|producer| producer.is_finished()).count();
+            let has_executed = !chronicle.executed().is_empty();
+            let deaths = chronicle.deaths.min(deaths_min);
+            progress.note((pace.put(), finished, has_executed, deaths));
+            if finished == producers.len() && has_executed && deaths == deaths_min {
+                break;
+            }
             let pause_until = now() + Duration::from_millis(seeded.below(PAUSE_MS_MAX));
             let pause_put = pace.put() + seeded.below(PAUSE_TASKS_MAX);
             while now() < pause_until && pace.put() <= pause_put {
@@ -179,6 +198,9 @@ fn planned(producer: u64, tasks: u64, seed: u64) -> Vec<(String, Asked)> {
 fn produce(way: Way, tasks: &[(String, Asked)], place: &Place, pace: &Pace) {
     for tasks in tasks.chunks(way.batch()) {
         while pace.put.load(Ordering::Relaxed) >= pace.allowed.load(Ordering::Relaxed) {
+            if pace.is_over.load(Ordering::Relaxed) {
+                return;
+            }
             std::thread::sleep(REST);
         }
         pace.put.fetch_add(tasks.len(), Ordering::Relaxed);
