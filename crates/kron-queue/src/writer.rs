@@ -291,12 +291,18 @@ pub(crate) enum Company {
     Others,
 }
 
+/// By now a client has its answer, though the machine be busy. Waiting longer only does more harm.
+#[cfg(kron_canary)]
+const ANSWERED: std::time::Duration = std::time::Duration::from_secs(2);
+
 impl Writer {
     /// One transaction for all, and their answers. What could not be carried out yet stays, to be
     /// first in the next one.
     fn turn(&mut self, batch: &mut Vec<Box<dyn Waiting>>, answered: impl Fn()) {
         let mut changes = Vec::new();
         let commit = self.commit(batch, &mut changes);
+        #[cfg(kron_canary)]
+        let enqueues = changes.iter().any(|change| matches!(change, Change::Enqueued { .. }));
         if commit.is_ok() && !self.observers.is_empty() {
             self.untold.append(&mut changes);
         }
@@ -313,7 +319,9 @@ impl Writer {
         }
         #[cfg(kron_canary)]
         if kron_canary::Canary::QueueAnswersBeforeCommit.is_active() {
-            wait_until_others_sleep();
+            if enqueues {
+                std::thread::sleep(ANSWERED);
+            }
             let _ = self.execute("COMMIT");
         }
     }
@@ -405,35 +413,4 @@ impl Writer {
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
         self.connection.prepare_cached(sql)?.execute(()).map(|_| ())
     }
-}
-
-/// Waits until every other thread of this process sleeps: by then answers have been sent. For five
-/// seconds at most.
-#[cfg(kron_canary)]
-fn wait_until_others_sleep() {
-    let mut before = None;
-    for _ in 0..500 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        let seen = others_asleep();
-        if seen.is_some() && seen == before {
-            return;
-        }
-        before = seen;
-    }
-}
-
-/// How often each of the other threads of this process has made way, if all of them sleep.
-#[cfg(kron_canary)]
-fn others_asleep() -> Option<Vec<String>> {
-    let own = std::fs::read_link("/proc/thread-self").ok()?;
-    let threads = std::fs::read_dir("/proc/self/task").ok()?.filter_map(Result::ok);
-    let others = threads.filter(|thread| Some(thread.file_name().as_os_str()) != own.file_name());
-    let switches = |thread: std::fs::DirEntry| {
-        let status = std::fs::File::open(thread.path().join("status")).ok()?;
-        let status = std::io::read_to_string(status).ok()?;
-        let is_asleep = status.contains("\nState:\tS");
-        let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
-        is_asleep.then(|| switches.collect::<String>())
-    };
-    others.map(switches).collect()
 }

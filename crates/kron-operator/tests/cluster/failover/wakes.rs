@@ -49,6 +49,18 @@ impl Scene<'_> {
         1 - self.leader
     }
 
+    /// Stops the replica that leads. On a busy machine that may be another than before.
+    fn suspend_leader(&mut self) {
+        loop {
+            self.leader = await_leader(self.plane, &self.pair);
+            self.pair[self.leader].operator.suspend();
+            if leader(self.plane, &self.pair) == Some(self.leader) {
+                return;
+            }
+            self.pair[self.leader].operator.resume();
+        }
+    }
+
     /// Waits until the other leads and makes Jobs.
     fn await_other(&self) {
         wait_until("the other leads", PATIENCE, || {
@@ -98,7 +110,7 @@ fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     let mut scene = Scene::set("wakes", bunch);
     await_starts(&scene.pair);
     await_quiet();
-    scene.pair[scene.leader].operator.suspend();
+    scene.suspend_leader();
     scene.await_other();
     // Past the next time of the bunch: it wakes with everything due and its claims in its memory.
     thread::sleep(LEASE / 2);
@@ -120,18 +132,21 @@ fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     await_jobs(scene.plane, &scene.schedules, scene.from, end);
     let ledger = scene.ledger();
     let user = scene.pair[scene.leader].user;
-    assert_eq!(ledger.asked(user, woken, end), 0, "what `{user}` asked for without leading");
+    // On a busy machine the other may lose the lease meanwhile, and this one lead again.
+    let led = ledger.lease_written(user, woken).map_or(end, |written| written.min(end));
+    assert_eq!(ledger.asked(user, woken, led), 0, "what `{user}` asked for without leading");
     scene.check(&ledger, scene.from, end);
 }
 
 #[test]
 fn a_leader_that_is_cut_off_from_its_lease_asks_for_nothing_once_another_leads() {
-    let scene = Scene::set("cut-off", |namespace| {
+    let mut scene = Scene::set("cut-off", |namespace| {
         let name = |count: i32| format!("often-{count}");
         (0..5).map(|count| Schedule::new(namespace, &name(count), 1, 0)).collect()
     });
     await_starts(&scene.pair);
     let pulse = Pulse::start(scene.plane, &scene.namespace);
+    scene.leader = await_leader(scene.plane, &scene.pair);
     let cut_off = wall();
     let proxy = &scene.pair[scene.leader].proxy;
     proxy.inject(Matching::LEASE, Fault::Drop, Often::Always);

@@ -185,11 +185,13 @@ fn is_decisive(call: &Call) -> bool {
 }
 
 /// Whether a call is made once more or once less when threads come to their work in another order:
-/// those that wait, those that wake another thread or take notice of it, and what the log's own
-/// thread writes, which is as many lines as there are.
+/// those that wait, those that wake another thread or take notice of it, what the log's own thread
+/// writes, which is as many lines as there are, and looking for any child that has ended, among which
+/// may be one that a tracer left.
 fn depends_on_the_others(call: &Call) -> bool {
     let in_vain = call.text.contains("EAGAIN") || call.text.contains("<unfinished");
-    WAITING.contains(&call.name.as_str()) || wakes_or_logs(call) || in_vain
+    let reaps_any = call.text.starts_with("waitid(P_ALL");
+    WAITING.contains(&call.name.as_str()) || wakes_or_logs(call) || in_vain || reaps_any
 }
 
 /// Whether a call wakes another thread or takes notice of it, or writes to the log.
