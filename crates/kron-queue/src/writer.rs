@@ -293,7 +293,7 @@ pub(crate) enum Company {
 
 /// By now a client has its answer, though the machine be busy. Waiting longer only does more harm.
 #[cfg(kron_canary)]
-const ANSWERED: std::time::Duration = std::time::Duration::from_secs(2);
+const ANSWERED: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Writer {
     /// One transaction for all, and their answers. What could not be carried out yet stays, to be

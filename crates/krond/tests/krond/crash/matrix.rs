@@ -145,7 +145,7 @@ pub(crate) fn points(who: Who, calls: &[Call]) -> Vec<Point> {
     let mut previous: HashMap<Option<i32>, &Call> = HashMap::new();
     for call in calls {
         let goes_on = previous.insert(call.tid, call).is_some_and(|it| is_next_piece(it, call));
-        if !depends_on_the_others(call) && !goes_on {
+        if !depends_on_the_others(who, call) && !goes_on {
             *certain.entry((call.tid, &call.name)).or_default() += 1;
         }
     }
@@ -186,12 +186,12 @@ fn is_decisive(call: &Call) -> bool {
 
 /// Whether a call is made once more or once less when threads come to their work in another order:
 /// those that wait, those that wake another thread or take notice of it, what the log's own thread
-/// writes, which is as many lines as there are, and looking for any child that has ended, among which
-/// may be one that a tracer left.
-fn depends_on_the_others(call: &Call) -> bool {
+/// writes, which is as many lines as there are. The daemon also looks after every child that has
+/// ended, among which may be one that a tracer left.
+fn depends_on_the_others(who: Who, call: &Call) -> bool {
     let in_vain = call.text.contains("EAGAIN") || call.text.contains("<unfinished");
-    let reaps_any = call.text.starts_with("waitid(P_ALL");
-    WAITING.contains(&call.name.as_str()) || wakes_or_logs(call) || in_vain || reaps_any
+    let reaps = who != Who::Supervisor && call.name == "waitid";
+    WAITING.contains(&call.name.as_str()) || wakes_or_logs(call) || in_vain || reaps
 }
 
 /// Whether a call wakes another thread or takes notice of it, or writes to the log.

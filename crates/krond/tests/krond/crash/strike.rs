@@ -331,12 +331,16 @@ impl Scene {
         eventually("the daemon is gone", || process::has_ended(self.krond.pid()).then_some(()));
     }
 
-    /// Lets the command come to its end once its start is recorded and the daemon rests.
+    /// Lets the command come to its end once its start is recorded, or its supervisor is gone and
+    /// will not say that it started, and the daemon rests.
     fn permit_in_time(&self) {
         let world = &self.chronicle.world;
         let about = |value: &serde_json::Value| period_of(value) == Some(self.due);
+        let document = world.document(JOB);
+        let supervisor = document["ActiveExecution"]["Supervisor"]["PID"].as_i64();
+        let is_alone = || supervisor.is_some_and(|pid| process::has_ended(pid as i32));
         if !world.witness(PERMIT).exists()
-            && history(&world.document(JOB)).iter().any(about)
+            && (history(&document).iter().any(about) || is_alone())
             && process::is_idle(self.krond.pid())
         {
             self.permit();
