@@ -19,7 +19,7 @@ struct Extent {
 }
 
 const SUITE: Extent =
-    Extent { busy: 100, long: 10, executed_min: 15_000, happened_min: 5, job_years_min: 150.0 };
+    Extent { busy: 100, long: 10, executed_min: 15_000, happened_min: 3, job_years_min: 150.0 };
 const FULL: Extent =
     Extent { busy: 320, long: 32, executed_min: 50_000, happened_min: 50, job_years_min: 500.0 };
 

@@ -69,7 +69,8 @@ fn lost_answers_neither_double_nor_lose_a_job() {
     for schedule in &schedules {
         assert_eq!(ledger.wrong(schedule, from, to), []);
     }
-    assert_eq!(ledger.without_claim(), []);
+    // On a busy machine another may lead, and claim, before a request is carried out.
+    assert_eq!(ledger.without_claim_before(PATIENCE), []);
     let refused = |schedule: &Schedule| {
         let times = schedule.times(blind, seen).into_iter();
         times.flat_map(|time| ledger.refusals(&schedule.key(time))).count()

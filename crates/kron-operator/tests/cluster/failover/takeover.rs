@@ -76,8 +76,9 @@ fn measure(plane: &ControlPlane, namespace: &str, mut pair: [Replica<'_>; 2], lo
     }
 
     assert_eq!(ledger.wrong(&schedule, wall(), wall()), []);
-    // The last request of a leader that was killed may arrive when another has claimed.
-    assert_eq!(ledger.without_claim_before(beat), []);
+    // The last request of a leader that was killed is carried out when a busy API server comes to it,
+    // when another may have claimed; its Job is the only one of its period all the same.
+    assert_eq!(ledger.without_claim_before(PATIENCE), []);
 }
 
 /// The old leader gave the lease back as its last write, and the other took it after that.

@@ -143,12 +143,8 @@ impl Ledger {
 
     /// The Jobs that somebody created who had not claimed their periods: the stored status of the
     /// KronJob, as the API server last gave it back, named another period or another claimant.
-    pub(super) fn without_claim(&self) -> Vec<JobKey> {
-        self.without_claim_before(Duration::ZERO)
-    }
-
-    /// The same, when a request may be on its way for so long: the claim was there when it was sent,
-    /// and another may have claimed the period since.
+    /// A request may be on its way for so long: the claim was there when it was sent, and another may
+    /// have claimed the period since.
     pub(super) fn without_claim_before(&self, on_its_way: Duration) -> Vec<JobKey> {
         let mut claims: BTreeMap<&str, (u64, &str, &str)> = BTreeMap::new();
         // Until when a claim was the stored one.

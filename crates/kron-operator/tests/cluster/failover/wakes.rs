@@ -75,12 +75,13 @@ impl Scene<'_> {
         Ledger::read(self.plane, &self.namespace)
     }
 
-    /// Every schedule is as it must be between two moments, and every Job was claimed.
-    fn check(&self, ledger: &Ledger, from: Timestamp, to: Timestamp) {
+    /// Every schedule is as it must be between two moments, and every Job was claimed by its maker,
+    /// whose request may have been on its way for so long.
+    fn check(&self, ledger: &Ledger, from: Timestamp, to: Timestamp, on_its_way: Duration) {
         for schedule in &self.schedules {
             assert_eq!(ledger.wrong(schedule, from, to), []);
         }
-        assert_eq!(ledger.without_claim(), []);
+        assert_eq!(ledger.without_claim_before(on_its_way), []);
     }
 }
 
@@ -135,7 +136,9 @@ fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     // On a busy machine the other may lose the lease meanwhile, and this one lead again.
     let led = ledger.lease_written(user, woken).map_or(end, |written| written.min(end));
     assert_eq!(ledger.asked(user, woken, led), 0, "what `{user}` asked for without leading");
-    scene.check(&ledger, scene.from, end);
+    // What the leader had sent when it was stopped is carried out when a busy API server comes to it,
+    // and then makes the one Job of its period.
+    scene.check(&ledger, scene.from, end, PATIENCE);
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn a_leader_that_is_cut_off_from_its_lease_asks_for_nothing_once_another_leads()
     assert!(ledger.asked(old, cut_off, taken) > 0, "`{old}` led until its lease was over");
     let asked = ledger.asked(old, taken + on_its_way, end);
     assert_eq!(asked, 0, "what `{old}` asked for without leading");
-    scene.check(&ledger, end, end);
+    scene.check(&ledger, end, end, on_its_way);
 }
 
 #[test]
@@ -207,5 +210,5 @@ fn a_request_that_arrives_after_another_took_over_makes_no_second_job() {
     wait_until("it has planned", PATIENCE, || (scene.pair[old].count("planned") > 1).then_some(()));
     let ledger = scene.ledger();
     assert!(ledger.has(&scene.schedules[0], due));
-    scene.check(&ledger, scene.from, due + Duration::from_secs(1));
+    scene.check(&ledger, scene.from, due + Duration::from_secs(1), Duration::ZERO);
 }
