@@ -4,7 +4,7 @@
 //! its own test program again for the one test that must notice, with [`VARIABLE`] set, and in a PID
 //! namespace of its own where it may have one, so that whatever broken supervisors leave running
 //! ends with it. It fails with the output of that run if the run succeeds (a test of a wrong name is
-//! such a run), does not say what it must, or exceeds [`PATIENCE`].
+//! such a run), does not say what it must, or exceeds five minutes.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
