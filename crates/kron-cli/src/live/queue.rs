@@ -1,6 +1,6 @@
 //! The queue, as `kron queue top` shows it: what runs and how far it is, and what comes next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kron_core::UtcSecond;
 use kron_queue::{Job, JobId, JobRun};
@@ -48,11 +48,12 @@ impl Scene for QueueScene {
     type Order = Order;
 
     fn look(client: &Client) -> Result<Snapshot, ClientError> {
-        let queue = client.get("queue")?;
+        // In the order in which a job moves on, so that one that starts or ends meanwhile is not missing:
+        // first the queue, then what runs, and last the counts.
+        let waiting: PageView<Job> = client.get(&format!("jobs?order=queue&limit={JOBS_MAX}"))?;
         let running: PageView<Job> = client.get(&format!("jobs?state=running&limit={JOBS_MAX}"))?;
         let runs: PageView<JobRun> =
             client.get(&format!("job-runs?status=RUNNING&limit={JOBS_MAX}"))?;
-        let waiting: PageView<Job> = client.get(&format!("jobs?order=queue&limit={JOBS_MAX}"))?;
         let mut progress = HashMap::new();
         for run in runs.items.iter().take(PROGRESS_MAX) {
             let view: RunView = client.get(&format!("job-runs/{}", run.run_id))?;
@@ -60,7 +61,10 @@ impl Scene for QueueScene {
                 progress.insert(run.job_id, said);
             }
         }
-        let (running, waiting) = (running.items, waiting.items);
+        let queue = client.get("queue")?;
+        let (running, mut waiting) = (running.items, waiting.items);
+        let started: HashSet<JobId> = running.iter().map(|job| job.job_id).collect();
+        waiting.retain(|job| !started.contains(&job.job_id));
         Ok(Snapshot { time: clock::now(), queue, running, progress, waiting })
     }
 
@@ -100,13 +104,15 @@ impl Scene for QueueScene {
                 Line { job, note }
             })
             .collect();
+        let counts = &shown.queue.counts;
+        let all = counts.running + counts.queued + counts.delayed + counts.blocked;
         if lines.is_empty() {
-            return vec!["nothing runs, and nothing waits".to_owned()];
+            // The counts are newer than the lists, and may have a job that the next look shows.
+            let all_done = (all == 0).then(|| "nothing runs, and nothing waits".to_owned());
+            return all_done.into_iter().collect();
         }
         let part = visible(lines.len(), room, scrolled);
         let mut table = board::table(&lines[part.clone()], shown.time, style);
-        let counts = &shown.queue.counts;
-        let all = counts.running + counts.queued + counts.delayed + counts.blocked;
         let all = usize::try_from(all).unwrap_or_default().max(lines.len());
         table.extend(part_words(&part, all, style));
         table
