@@ -24,6 +24,8 @@ use crate::{
 
 const SMALL_ROWS: i64 = 1_000;
 const LARGE_ROWS: i64 = 1_000_000;
+/// More than the databases need with their logs.
+const DATABASE_BYTES_MAX: u64 = 4 << 30;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_unix_ms(1_800_000_000_000 + seconds * 1_000).unwrap()
@@ -256,7 +258,7 @@ fn sorts_little(sql: &str) -> bool {
 
 #[test]
 fn what_the_writer_executes_costs_the_same_among_a_million_jobs() {
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let directory = kron_testkit::files::scratch_for(DATABASE_BYTES_MAX);
     let (small, large) = (directory.path().join("small.db"), directory.path().join("large.db"));
     let few = used(&small, SMALL_ROWS);
     let many = used(&large, LARGE_ROWS);

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
 /// The text of a file; `None` if it does not exist or cannot be read.
@@ -40,5 +41,13 @@ pub fn write_script(path: &Path, text: &str) {
 /// A directory in memory where the machine has one: for tests of many steps that need no real
 /// syncs.
 pub fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    scratch_for(0)
+}
+
+/// The same for a test that needs this much space there.
+pub fn scratch_for(bytes: u64) -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let space = statvfs(memory).map(|there| there.blocks_available() * there.fragment_size());
+    let in_memory = space.is_ok_and(|space| space >= bytes).then(|| tempfile::tempdir_in(memory));
+    in_memory.and_then(Result::ok).unwrap_or_else(|| tempfile::tempdir().unwrap())
 }

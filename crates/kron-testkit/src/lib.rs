@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`needs`] | what a test needs of the machine, and the report of tests that were left out |
 //! | [`chance`] | random numbers from a seed, and numbers from the environment |
+//! | [`effort`] | bounds of processor time |
 //! | [`waiting`] | waiting for a condition, and the clocks that tests of real time read |
 //! | [`files`] | small files and directories of a test's own |
 //! | [`programs`] | programs that a test cannot do without |
@@ -20,6 +21,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod chance;
+pub mod effort;
 pub mod files;
 pub mod krond;
 pub mod loop_mount;

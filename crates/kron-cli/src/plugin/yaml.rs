@@ -271,6 +271,8 @@ unended: |-
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn what_is_written_is_read_again(value in values()) {
             let text = document(&value);

@@ -11,7 +11,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // Other checkouts may share the directory, and be tested at the same time.
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}", mark()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory");
         Scratch(path)
@@ -23,6 +24,16 @@ impl Scratch {
         std::fs::write(&path, content).expect("a file");
         path
     }
+}
+
+/// What tells the directories of this process from those of others.
+fn mark() -> String {
+    format!("-{}", std::process::id())
+}
+
+/// A message with the same paths in every run.
+fn shown(message: &str) -> String {
+    message.replace(env!("CARGO_TARGET_TMPDIR"), "TMP").replace(&mark(), "")
 }
 
 impl Drop for Scratch {
@@ -96,7 +107,7 @@ fn a_directory_is_its_files_in_name_order() {
 #[track_caller]
 fn check_refused(result: Result<impl Sized, ReadError>, message: &str, category: Category) {
     let error = result.err().expect("an error");
-    let shown = error.to_string().replace(env!("CARGO_TARGET_TMPDIR"), "TMP");
+    let shown = shown(&error.to_string());
     assert_eq!(shown, message);
     assert_eq!(error.category(), category);
 }
@@ -270,7 +281,7 @@ fn what_others_could_have_written_is_not_run() {
     loader.leave_out(&path, &error);
     let loaded = loader.finish();
     assert!(loaded.is_usable() && loaded.has_errors());
-    let shown = loaded.diagnostics[0].to_string().replace(env!("CARGO_TARGET_TMPDIR"), "TMP");
+    let shown = shown(&loaded.diagnostics[0].to_string());
     assert_eq!(
         shown,
         format!(

@@ -390,6 +390,8 @@ fn timings() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// An adapter that does what it is told, under any clock, keeps every promise.
     #[test]
     fn an_adapter_that_obeys_keeps_the_promises(

@@ -3,8 +3,8 @@
 //! Nothing may panic, take longer than a second or answer with a long text, whatever the input
 //! is: definitions come from files, flags, requests and clusters that Kron does not control.
 //!
-//! The second is one of processor time of the testing thread, so a machine that is busy with other
-//! tests does not use it up.
+//! The second is one of processor time of the testing thread (`kron_testkit::effort`), so a machine that
+//! is busy with other tests does not use it up.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::fmt::Debug;
@@ -14,8 +14,8 @@ use kron_core::{
     ClausesRecord, Constraints, ConstraintsRecord, DistributionRecord, Dst, Finding, Gap, Host,
     Overlap, ParameterRecord, Pattern, Request, Schedule, Seconds, TimingParser, UtcSecond, Zone,
 };
+use kron_testkit::effort::bounded;
 use proptest::prelude::*;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time that any one answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -23,25 +23,9 @@ const MESSAGE_BYTES_MAX: usize = 2_048;
 /// Findings that one text may cause: seven lists of 256 faulty items, and some modifiers.
 const FINDINGS_MAX: usize = 2_048;
 
-/// The processor time that this thread has used.
-fn cpu_time() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
-}
-
-/// Runs `work` and fails when it takes too long. The fastest of three runs counts, since neighbours
-/// on a busy machine empty the caches of this thread and share its core.
+/// Runs `work` and fails when it takes too long.
 fn timed<T>(what: &dyn Debug, work: impl Fn() -> T) -> T {
-    let mut fastest = Duration::MAX;
-    for _ in 0..3 {
-        let start = cpu_time();
-        let answer = work();
-        fastest = fastest.min(cpu_time() - start);
-        if fastest < ANSWER_MAX {
-            return answer;
-        }
-    }
-    panic!("{what:?} took {fastest:?} of processor time");
+    bounded(what, ANSWER_MAX, work)
 }
 
 /// A finding is short, and points into the text at whole characters.

@@ -16,7 +16,7 @@ pub(crate) fn traced_again(first: &Place, options: &str) -> Place {
 }
 
 fn script(options: &str) -> String {
-    format!("exec strace -D -qq -o \"${{0%/*}}/trace\" {options} kron-supervisor")
+    format!("exec strace -D -q -o \"${{0%/*}}/trace\" {options} kron-supervisor")
 }
 
 /// Where the trace is written.

@@ -71,6 +71,8 @@ fn long_names_are_cut_and_told_apart() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn every_name_is_one_that_pods_can_have(
         kronjob in "[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?",

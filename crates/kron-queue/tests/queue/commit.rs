@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use kron_queue::{
-    AreaError as _, Context, Enqueue, EnqueueError, JobId, NewJob, Operation, Queue, Rules,
-    StoreError,
-};
+use kron_queue::{AreaError as _, Enqueue, EnqueueError, JobId, NewJob, Queue, Rules, StoreError};
 use serde_json::json;
 
 use crate::support::{World, at};
@@ -45,24 +42,10 @@ fn what_64_threads_were_told_is_there_after_reopening() {
     assert_eq!(world.order().into_iter().collect::<BTreeSet<_>>(), told);
 }
 
-/// Waits in the writer until it is let go, so that others gather behind it.
-struct Gate(std::sync::mpsc::Receiver<()>);
-
-impl Operation for Gate {
-    type Output = ();
-    type Error = StoreError;
-
-    fn execute(self, _: &mut Context<'_>) -> Result<(), StoreError> {
-        let _ = self.0.recv();
-        Ok(())
-    }
-}
-
 #[test]
 fn callbacks_come_in_order_and_one_refusal_harms_nobody() {
     let world = World::new(Rules::default());
-    let (open, gate) = std::sync::mpsc::channel();
-    world.queue.submit(Gate(gate), |result| result.unwrap());
+    let open = world.hold_writer();
     let (sender, answers) = std::sync::mpsc::channel();
     for n in 0..100 {
         let sender = sender.clone();

@@ -1,10 +1,11 @@
 //! A queue in a directory of its own, and a shell's view of its file.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
 
 use kron_queue::{
-    Claim, Claimed, ClaimedRun, Enqueue, Finish, Finished, Job, JobId, NewJob, Outcome,
-    ProcessIdentity, Queue, Rules, RunEnd, RunError, Timestamp,
+    Claim, Claimed, ClaimedRun, Context, Enqueue, Finish, Finished, Job, JobId, NewJob, Operation,
+    Outcome, ProcessIdentity, Queue, Rules, RunEnd, RunError, StoreError, Timestamp,
 };
 use serde_json::json;
 
@@ -25,6 +26,19 @@ pub(crate) fn many_workers() -> Rules {
 
 pub(crate) fn process(pid: i64) -> ProcessIdentity {
     ProcessIdentity { boot_id: "boot".into(), pid, start_ticks: 7 }
+}
+
+/// Waits in the writer until it is opened, so that other operations gather behind it.
+struct Gate(Receiver<()>);
+
+impl Operation for Gate {
+    type Output = ();
+    type Error = StoreError;
+
+    fn execute(self, _: &mut Context<'_>) -> Result<(), StoreError> {
+        let _ = self.0.recv();
+        Ok(())
+    }
 }
 
 impl World {
@@ -85,6 +99,13 @@ impl World {
 
     pub(crate) fn job(&self, id: JobId) -> Job {
         self.queue.job(id).unwrap().unwrap()
+    }
+
+    /// Holds the writer until something is sent.
+    pub(crate) fn hold_writer(&self) -> Sender<()> {
+        let (open, gate) = mpsc::channel();
+        self.queue.submit(Gate(gate), |result| result.unwrap());
+        open
     }
 
     pub(crate) fn order(&self) -> Vec<JobId> {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use kron_core::Timestamp;
@@ -18,13 +18,9 @@ use crate::child;
 use crate::made::{STRANGER, at, far_future, machine_now, new_task, open, open_with, text};
 use crate::promises::Listing;
 
-/// Everything here was changed a moment ago; so long after that it counts.
-const SETTLED_MS: i64 = 3_000;
-const NAMED_MS: i64 = 61_000;
-
-fn later(ms: i64) -> Timestamp {
-    machine_now().saturating_add_ms(ms)
-}
+/// How long after its last change something counts.
+const SETTLED_MS: i64 = 2_000;
+const NAMED_MS: i64 = 60_000;
 
 fn deep(levels: usize) -> String {
     let (open, close) = ("[".repeat(levels), "]".repeat(levels));
@@ -177,15 +173,18 @@ fn table() -> Vec<Bad> {
 fn check(spool: &Spool, path: &Path, name: &str, counts_ms: i64, words: &str) {
     let there = path.join("tasks/pending").join(name);
     let before = std::fs::symlink_metadata(&there).unwrap();
-    if counts_ms > 0 {
-        match spool.look(name, machine_now()).unwrap() {
-            Look::NotYet(until) => {
-                assert!(until > machine_now() && until <= later(counts_ms), "{words}: {until}");
-            }
+    let after_change = |ms: i64| {
+        let changed_ms = before.ctime() * 1_000 + before.ctime_nsec() / 1_000_000;
+        Timestamp::from_unix_ms(changed_ms + ms).unwrap()
+    };
+    for ms in [0, counts_ms - 1] {
+        match spool.look(name, after_change(ms)).unwrap() {
+            Look::NotYet(until) => assert_eq!(until, after_change(counts_ms), "{words}"),
+            Look::Unfit(_) if counts_ms == 0 => {}
             other => panic!("{words}: {other:?}"),
         }
     }
-    let fault = match spool.look(name, later(counts_ms)).unwrap() {
+    let fault = match spool.look(name, after_change(counts_ms)).unwrap() {
         Look::Unfit(fault) => fault,
         other => panic!("{words}: {other:?}"),
     };
@@ -194,7 +193,6 @@ fn check(spool: &Spool, path: &Path, name: &str, counts_ms: i64, words: &str) {
     assert_eq!((&*aside.name, &aside.fault), (name, &fault));
     assert!(std::fs::symlink_metadata(&there).is_err(), "{words}");
     // It is the very same thing, with its report.
-    use std::os::unix::fs::MetadataExt as _;
     let after = std::fs::symlink_metadata(&aside.path).unwrap();
     assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()), "{words}");
     let report = std::fs::read(format!("{}.report", aside.path)).unwrap();
@@ -376,7 +374,7 @@ fn files_of_others_count_only_from_producers() {
     good(&pending.join("a.json"));
     chown(pending.join("a.json"), Some(STRANGER), None).unwrap();
     let admitting = open_with(&path, &[STRANGER]);
-    assert!(matches!(admitting.look("a.json", later(0)).unwrap(), Look::Task(_)));
+    assert!(matches!(admitting.look("a.json", machine_now()).unwrap(), Look::Task(_)));
     let words = "it belongs to user 12345, whose files are not accepted here";
     check(&spool, &path, "a.json", 0, words);
     // A producer's link or writable file is none the better.
@@ -386,7 +384,7 @@ fn files_of_others_count_only_from_producers() {
     // One that a group may write is the producers' business.
     with_mode(&pending.join("a.json"), 0o660);
     chown(pending.join("a.json"), Some(STRANGER), None).unwrap();
-    assert!(matches!(admitting.look("a.json", later(0)).unwrap(), Look::Task(_)));
+    assert!(matches!(admitting.look("a.json", machine_now()).unwrap(), Look::Task(_)));
 }
 
 /// A daemon that is not root cannot read everything.

@@ -286,23 +286,8 @@ fn look_at_all() {
 #[test]
 #[ignore = "a process that other tests start"]
 fn live_for_ever() {
-    live(|_| Fault::None);
-}
-
-/// The same, without making any name durable.
-#[test]
-#[ignore = "a process that other tests start"]
-fn live_for_ever_without_directory_sync() {
-    live(|operation| match operation {
-        Operation::SyncDirectory => Fault::Swallowed,
-        _ => Fault::None,
-    });
-}
-
-fn live(decide: fn(Operation) -> Fault) {
     let Some(directory) = directory() else { return };
     let root = RealDirectory::open(&directory).unwrap();
-    let root = Faulty::new(root, move |operation, _| decide(operation));
     let spool = Spool::over(&root).unwrap();
     let mut tell = tell;
     let mut it = Acting { spool: &spool, tell: &mut tell };
@@ -318,4 +303,18 @@ fn live(decide: fn(Operation) -> Fault) {
         it.finish(&[(&b, Next::Completed(ended(1)))])
     };
     while one_more().is_ok() {}
+}
+
+/// Puts one task without making its name durable, says what was promised, and ends.
+#[test]
+#[ignore = "a process that other tests start"]
+fn put_one_without_directory_sync() {
+    let Some(directory) = directory() else { return };
+    let root = RealDirectory::open(&directory).unwrap();
+    let root = Faulty::new(root, |operation, _| match operation {
+        Operation::SyncDirectory => Fault::Swallowed,
+        _ => Fault::None,
+    });
+    let spool = Spool::over(&root).unwrap();
+    Acting { spool: &spool, tell: &mut tell }.put(&["a"]).unwrap();
 }
