@@ -31,6 +31,9 @@ PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
 # How many times a port that somebody else took in the meantime is tried anew.
 STARTS_MAX = 3
+PORTS_HANDED_OUT = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Fewer would be soon used up by several tests at the same time.
+PORTS_MIN = 1_000
 
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
@@ -115,13 +118,25 @@ def comes_true(what, happened):
 taken = []
 
 
+def ports_to_choose_from():
+    """Not those that the kernel hands out to connections, which may take one between the choice and
+    its use."""
+    first, last = map(int, PORTS_HANDED_OUT.read_text().split())
+    # Above those of everyday's services if there is room.
+    for ports in (range(12_000, first), range(last + 1, 65_536), range(1_024, first)):
+        if len(ports) >= PORTS_MIN:
+            return ports
+    raise Failure(f"the kernel hands out the ports {first} to {last}, which leaves too few: see "
+                  f"{PORTS_HANDED_OUT}")
+
+
 def free_port():
-    """A port that no process listens on, below those that the kernel hands out to connections, so
-    that it is still free a moment later. A name in the abstract namespace of sockets keeps other
-    test processes from it: `tests/cluster/control_plane/start.rs` uses the same names."""
-    first, count = 12_000, 18_000
-    for step in range(count):
-        port = first + (os.getpid() * 97 + len(taken) + step) % count
+    """A port that no process listens on and that the kernel hands out to no connection, so that it
+    is still free a moment later. A name in the abstract namespace of sockets keeps other test
+    processes from it: `tests/cluster/control_plane/start.rs` uses the same names."""
+    ports = ports_to_choose_from()
+    for step in range(len(ports)):
+        port = ports[(os.getpid() * 97 + len(taken) + step) % len(ports)]
         name = socket.socket(socket.AF_UNIX)
         try:
             name.bind(f"\0kron-test-port-{port}")

@@ -84,7 +84,7 @@ class Operator:
                        and event["user"]["username"] == self.account
                        for event in self.plane.events() if "objectRef" in event)
         self.wait("it watches the lease", watching)
-        leader = self.holder()
+        leader = self.wait("the lease has a holder", self.holder)
         check(f"{self.pod} stands by", not leader.startswith(self.pod), leader)
 
     def holder(self):
@@ -107,9 +107,11 @@ class Operator:
             return {"JobCreated", "JobReplaced"} <= found
         self.wait("Events of Jobs made and replaced", reasons)
         check(f"Events tell of it in {namespace}", True)
-        # Between the end of one and the creation of the next there is none.
+        # Between the end of one and the creation of the next there is none. The namespace may have
+        # other KronJobs, whose times may come.
+        of_this = f"labelSelector=kron.dev%2Fkronjob%3D{name}"
         jobs = self.wait("a Job", lambda: self.plane.request(
-            "GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"])
+            "GET", f"/apis/batch/v1/namespaces/{namespace}/jobs?{of_this}")["items"])
         owners = {json.dumps(job["metadata"].get("ownerReferences", [{}])[0].get("name"))
                   for job in jobs}
         check("every Job belongs to its KronJob", owners == {f'"{name}"'}, owners)

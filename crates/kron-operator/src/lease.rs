@@ -125,12 +125,18 @@ impl Leadership {
 }
 
 #[cfg(test)]
+impl Tenure {
+    /// A tenure of this claimant that lasts for so long from a moment.
+    pub(crate) fn lasting(claimant: &str, left: Duration, now: Instant) -> Tenure {
+        Tenure { claimant: claimant.into(), until: now + left, renewed: (now, wall()) }
+    }
+}
+
+#[cfg(test)]
 impl Leadership {
     /// A tenure of this claimant that lasts for so long from now.
     pub(crate) fn lasting(claimant: &str, left: Duration) -> Leadership {
-        let now = Instant::now();
-        let tenure =
-            Tenure { claimant: claimant.into(), until: now + left, renewed: (now, wall()) };
+        let tenure = Tenure::lasting(claimant, left, Instant::now());
         Leadership { tenure: watch::channel(Some(tenure)).1 }
     }
 }

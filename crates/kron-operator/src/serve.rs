@@ -226,7 +226,7 @@ impl AsyncWrite for Connection {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinHandle;
-    use tokio::time::timeout;
+    use tokio::time::{advance, pause, resume, timeout};
 
     use super::*;
 
@@ -283,12 +283,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_controller_that_does_not_come_round_is_not_healthy() {
-        let served = start(Duration::from_millis(50)).await;
+        let served = start(PATIENCE).await;
+        // The clock stands still but for what the test lets pass.
+        pause();
+        advance(PATIENCE).await;
         served.health.tick();
-        while served.health.is_alive() {
-            tokio::task::yield_now().await;
-        }
+        advance(PATIENCE).await;
+        assert!(served.health.is_alive());
+        advance(Duration::from_millis(1)).await;
+        assert!(!served.health.is_alive());
+        // Requests take their time.
+        resume();
         assert_eq!(ask(served.address, "GET", "/healthz").await.0, 503);
+        pause();
         served.health.tick();
         assert!(served.health.is_alive());
     }

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::files::{read, write_private};
+use crate::files::{read, scratch, write_private};
 use crate::waiting::{GLANCE, PATIENCE, now, wall_seconds};
 
 /// What is a burst to a daemon unless it is told otherwise.
@@ -60,7 +61,16 @@ impl World {
     /// A world with this configuration, for daemons that this program is. `{dir}` in the
     /// configuration stands for the directory of witnesses.
     pub fn new(program: impl Into<PathBuf>, config: &str) -> World {
-        let dir = tempfile::tempdir().unwrap();
+        World::in_directory(tempfile::tempdir().unwrap(), program, config)
+    }
+
+    /// As [`World::new`], in memory where the machine has a place for that: for tests of many writes,
+    /// or of seconds, that are not about the disk.
+    pub fn in_memory(program: impl Into<PathBuf>, config: &str) -> World {
+        World::in_directory(scratch(), program, config)
+    }
+
+    fn in_directory(dir: TempDir, program: impl Into<PathBuf>, config: &str) -> World {
         let world = World { program: program.into(), dir, burst: BURST };
         fs::create_dir(world.dir.path().join("witness")).unwrap();
         world.configure(config);
@@ -470,6 +480,18 @@ pub fn due_in(seconds: u64) -> (String, String) {
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
     let nominal = kron_core::UtcSecond::from_unix(at as i64).unwrap().to_string();
     (format!("{second} {minute} {hour} * * *"), nominal)
+}
+
+/// A schedule for jobs that are run by request: it falls due once a year, half a year from now in
+/// every time zone. A fixed date comes one day, and then every job has a run that its test does not
+/// expect. Within one process it is always the same.
+pub fn seldom() -> &'static str {
+    static SELDOM: OnceLock<String> = OnceLock::new();
+    SELDOM.get_or_init(|| {
+        let now = kron_core::UtcSecond::from_unix(wall_seconds() as i64).unwrap().to_string();
+        let month: u32 = now[5..7].parse().unwrap();
+        format!("0 0 1 {} *", (month + 5) % 12 + 1)
+    })
 }
 
 /// The second of a period, or of any time as the daemon writes it.

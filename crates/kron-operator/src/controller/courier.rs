@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::watched::{WatchedJob, WatchedKronJob};
 use super::work::{Answered, Telling};
 use crate::fault::chain;
-use crate::lease::Leadership;
+use crate::lease::{Leadership, Tenure};
 use crate::metrics::{Metrics, Resource, Verb};
 use crate::resource::KronJobStatus;
 
@@ -196,11 +196,7 @@ impl Courier {
     /// How long a request of this term may take.
     fn limit(&self, claimant: &str) -> Result<Duration, Refusal> {
         let tenure = self.leadership.tenure().ok_or(Refusal::NotLeading)?;
-        let left = tenure.remaining(Instant::now());
-        if *tenure.claimant != *claimant || left < LEASE_LEFT_MIN {
-            return Err(Refusal::NotLeading);
-        }
-        Ok(left.min(PATIENCE))
+        limit_within(&tenure, claimant, Instant::now())
     }
 
     /// Stores a status if the object is still of this version; the version it has then.
@@ -345,6 +341,15 @@ impl Courier {
         self.metrics.request(verb, resource, code, begun.elapsed());
         answer
     }
+}
+
+/// How long a request of this term may take that is sent now, within a tenure.
+fn limit_within(tenure: &Tenure, claimant: &str, now: Instant) -> Result<Duration, Refusal> {
+    let left = tenure.remaining(now);
+    if *tenure.claimant != *claimant || left < LEASE_LEFT_MIN {
+        return Err(Refusal::NotLeading);
+    }
+    Ok(left.min(PATIENCE))
 }
 
 fn build(

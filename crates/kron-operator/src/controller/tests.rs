@@ -64,7 +64,8 @@ fn kronjob(schedule: &str, version: &str, status: &Value) -> Change {
     let object = json!({
         "metadata": {
             "namespace": "here", "name": "kj", "uid": "k1", "generation": 1,
-            "resourceVersion": version, "creationTimestamp": "2026-03-01T00:00:00Z",
+            // No period of a yearly schedule lies between that and now.
+            "resourceVersion": version, "creationTimestamp": seconds_ago(3600).to_string(),
         },
         "spec": {
             "schedule": schedule, "successfulJobsHistoryLimit": 0,
@@ -74,6 +75,13 @@ fn kronjob(schedule: &str, version: &str, status: &Value) -> Change {
         "status": status,
     });
     Change::KronJob(Box::new(serde_json::from_value(object).unwrap()))
+}
+
+/// A schedule that is due only in half a year, at whatever time a test runs.
+fn far() -> String {
+    let then = clock::now().saturating_add(183 * 86_400);
+    let then = jiff::Timestamp::from_second(then.unix()).unwrap();
+    then.strftime("%-S %-M %-H %-d %-m *").to_string()
 }
 
 fn seconds_ago(seconds: i64) -> UtcSecond {
@@ -89,7 +97,7 @@ impl Controller {
 #[tokio::test]
 async fn a_second_that_has_come_is_looked_at_once() {
     let mut controller = controller();
-    controller.changed(kronjob("0 0 1 1 *", "100", &Value::Null));
+    controller.changed(kronjob(&far(), "100", &Value::Null));
     // A Job that became removable a second ago, seen as of two seconds before that.
     let now = clock::now();
     let made = seconds_ago(181).to_string();
@@ -124,7 +132,7 @@ async fn a_second_that_has_come_is_looked_at_once() {
 #[tokio::test]
 async fn what_wakes_early_does_not_sleep_through_the_second_that_is_due() {
     let mut controller = controller();
-    controller.changed(kronjob("0 0 1 1 *", "100", &Value::Null));
+    controller.changed(kronjob(&far(), "100", &Value::Null));
     assert_eq!(controller.entry().doing, Doing::Waiting(Class::Background));
     let due = controller.entry().wake.unwrap();
     for doing in [Doing::Waiting(Class::Background), Doing::Sent] {
@@ -181,7 +189,7 @@ fn stored(answer: Result<&str, Refusal>, period: UtcSecond) -> Done {
 async fn a_status_that_changes_nothing_for_the_server_is_ours_all_the_same() {
     for (version, taken) in [("99", false), ("100", true), ("101", true)] {
         let mut controller = controller();
-        controller.changed(kronjob("0 0 1 1 *", "100", &Value::Null));
+        controller.changed(kronjob(&far(), "100", &Value::Null));
         controller.entry().doing = Doing::Sent;
         let period = seconds_ago(600);
         controller.finished(stored(Ok(version), period));
@@ -196,15 +204,15 @@ async fn what_was_stored_without_an_answer_is_told_when_it_is_seen() {
     let period = seconds_ago(600);
     for (seen, told) in [(true, 1), (false, 0)] {
         let mut controller = controller();
-        controller.changed(kronjob("0 0 1 1 *", "100", &Value::Null));
+        controller.changed(kronjob(&far(), "100", &Value::Null));
         controller.entry().doing = Doing::Sent;
         controller.finished(stored(silence(), period));
         assert_eq!(controller.work.depths()[3], 0);
         let status = if seen { json!(recorded(period).0) } else { json!({}) };
-        controller.changed(kronjob("0 0 1 1 *", "101", &status));
+        controller.changed(kronjob(&far(), "101", &status));
         assert_eq!(controller.work.depths()[3], told);
         // Once.
-        controller.changed(kronjob("0 0 1 1 *", "102", &status));
+        controller.changed(kronjob(&far(), "102", &status));
         assert_eq!(controller.work.depths()[3], told);
     }
 }
@@ -233,15 +241,21 @@ fn started(controller: &mut Controller, code: u16, judged_at: UtcSecond) {
 async fn a_start_that_is_put_off_is_not_late_by_that_for_a_while() {
     for (code, ago, attempts, on_time) in [
         (429, 0, 0, true),
-        (409, 2, 0, true),
+        (409, 0, 0, true),
         (429, 20, 1, false),
         (500, 0, 1, false),
         (403, 0, 1, false),
     ] {
-        let mut controller = controller();
-        controller.changed(kronjob("* * * * *", "100", &Value::Null));
-        let judged_at = seconds_ago(ago);
-        started(&mut controller, code, judged_at);
+        let (mut controller, judged_at) = loop {
+            let mut controller = controller();
+            controller.changed(kronjob("* * * * *", "100", &Value::Null));
+            let judged_at = seconds_ago(ago);
+            started(&mut controller, code, judged_at);
+            // A machine that stalled for that long proves nothing.
+            if !on_time || clock::now().since(judged_at) <= done::PUT_OFF_S_MAX {
+                break (controller, judged_at);
+            }
+        };
         let entry = controller.entry();
         assert!(matches!(entry.doing, Doing::Paused { .. }), "{code}");
         assert_eq!(entry.attempts, attempts, "{code}");
@@ -253,7 +267,7 @@ async fn a_start_that_is_put_off_is_not_late_by_that_for_a_while() {
 #[tokio::test]
 async fn what_failed_yesterday_is_not_held_against_today() {
     let mut controller = controller();
-    controller.changed(kronjob("0 0 1 1 *", "100", &Value::Null));
+    controller.changed(kronjob(&far(), "100", &Value::Null));
     let entry = controller.entry();
     entry.doing = Doing::Sent;
     entry.attempts = 20;

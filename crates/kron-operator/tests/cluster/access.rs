@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::control_plane::{LODGER, NOBODY, OPERATOR};
-use crate::operator::{HOME, rbac_for};
+use crate::operator::{HOME, await_rights, rbac_for};
 use crate::scene::{Scene, endless_spec, spec};
 
 #[test]
@@ -69,6 +69,8 @@ fn an_operator_for_one_namespace_needs_no_rights_elsewhere_and_looks_nowhere_els
     here.plane.api().post(&path, &binding).expect(201);
     elsewhere.create("foreign", &spec("* * * * * *"));
     here.create("own", &endless_spec("*/2 * * * * *", "replace"));
+    // From here on nothing that it asks for may be refused.
+    await_rights(here.plane, LODGER, &here.namespace, &here.namespace);
     let mut operator = here.start_operator_as(LODGER);
     here.await_outcomes("own", "executed", 2);
     here.await_event("own", "JobReplaced");

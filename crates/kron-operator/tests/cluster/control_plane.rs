@@ -267,6 +267,29 @@ impl ControlPlane {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Waits until a user may do something with a resource of a group in a namespace. An API server
+    /// learns of roles and bindings in its own time, and refuses until then what they allow.
+    pub(crate) fn await_right(&self, user: &str, namespace: &str, right: [&str; 3]) {
+        let [verb, group, resource] = right;
+        let attributes =
+            json!({ "namespace": namespace, "verb": verb, "group": group, "resource": resource });
+        // Asked by the administrator, as it is no request of the user's.
+        let question = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user,
+                "groups": [start::group_of(user)],
+                "resourceAttributes": attributes,
+            },
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        wait_until(&format!("`{user}` may {verb} {resource}"), PATIENCE, || {
+            let review = self.api.post(path, &question).expect(201);
+            (review["status"]["allowed"] == true).then_some(())
+        });
+    }
+
     /// Waits until the audit log has everything that was answered before now.
     ///
     /// The API server writes a line when it has sent its answer, so a client may be faster: a last

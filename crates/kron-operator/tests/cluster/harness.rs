@@ -1,6 +1,8 @@
 //! The harness does what it says: the control plane serves and runs Jobs, the audit log has what
 //! happened, and every fault of the proxy is the one that was asked for.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -276,12 +278,34 @@ fn a_proxy_holds_requests_until_it_is_told_otherwise() {
     proxy.inject(Matching::JOB_CREATION, Fault::HoldRequest, Often::Next(1));
     std::thread::scope(|scope| {
         let created = scope.spawn(|| api.post(&jobs(&namespace), &job("a", &json!({}))));
-        wait_until("it is held", PATIENCE, || (proxy.struck() == 1).then_some(()));
+        wait_until("it is held", PATIENCE, || (proxy.held() == 1).then_some(()));
         // The same name, past the request that is held.
         ControlPlane::shared().api().post(&jobs(&namespace), &job("a", &json!({}))).expect(201);
         proxy.release();
         created.join().unwrap().expect(409);
     });
+}
+
+#[test]
+fn a_proxy_holds_a_request_as_long_as_its_client_waits() {
+    let (proxy, _, namespace) = through_a_proxy("held");
+    proxy.inject(Matching::JOB_CREATION, Fault::HoldRequest, Often::Always);
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    let object = job("a", &json!({})).to_string();
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        jobs(&namespace),
+        object.len()
+    );
+    client.write_all(format!("{head}{object}").as_bytes()).unwrap();
+    wait_until("it is held", PATIENCE, || (proxy.held() == 1).then_some(()));
+    drop(client);
+    wait_until("it is no longer held", PATIENCE, || (proxy.held() == 0).then_some(()));
+    proxy.release();
+    // Behind it: what is not held goes through the same proxy.
+    let api = proxy.api(ADMIN);
+    assert_eq!(api.get(&jobs(&namespace)).expect(200)["items"], json!([]), "it came too late");
 }
 
 #[test]

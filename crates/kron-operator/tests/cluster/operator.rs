@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, OPERATOR};
 use crate::process::{PATIENCE, Process, read, wait_until};
 
 /// A running operator. It is killed when this is dropped.
@@ -170,6 +170,14 @@ pub(crate) fn install(plane: &ControlPlane) {
     let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HOME } });
     plane.api().post("/api/v1/namespaces", &home).expect(201);
     plane.apply(&rbac_for("kron:operators"));
+    await_rights(plane, OPERATOR, "default", HOME);
+}
+
+/// Waits until the rights of the manifests are in force, one of each binding: for the KronJobs of a
+/// namespace, and for the lease in one.
+pub(crate) fn await_rights(plane: &ControlPlane, user: &str, kronjobs: &str, lease: &str) {
+    plane.await_right(user, kronjobs, ["create", "batch", "jobs"]);
+    plane.await_right(user, lease, ["create", "coordination.k8s.io", "leases"]);
 }
 
 /// The manifests' rights, given to a group instead of the service account.

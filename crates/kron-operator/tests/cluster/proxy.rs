@@ -106,8 +106,20 @@ struct Board {
     /// Counts the cuts; every open watch waits for the next.
     cuts: watch::Sender<u64>,
     open_watches: AtomicUsize,
+    /// The requests that are held and that their clients still wait for.
+    held: AtomicUsize,
     /// Whether requests and answers that are held may go on.
     released: watch::Sender<bool>,
+}
+
+/// A request that counts as held.
+struct Held<'a>(&'a Board);
+
+impl Drop for Held<'_> {
+    /// It goes on, or its client has closed the connection.
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -124,6 +136,13 @@ impl Board {
     async fn await_release(&self) {
         let mut released = self.released.subscribe();
         drop(released.wait_for(|released| *released).await);
+    }
+
+    /// Holds a request until it may go on.
+    async fn hold(&self) {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        let _held = Held(self);
+        self.await_release().await;
     }
 
     /// What befalls this request.
@@ -157,6 +176,7 @@ impl Proxy<'_> {
             struck: AtomicUsize::new(0),
             cuts: watch::Sender::new(0),
             open_watches: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             released: watch::Sender::new(false),
         });
         let upstream = relay::Upstream::new(plane.address(), &plane.certificates());
@@ -177,6 +197,11 @@ impl Proxy<'_> {
     }
 
     /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -200,6 +225,12 @@ impl Proxy<'_> {
     /// How many watches are open.
     pub(crate) fn open_watches(&self) -> usize {
         self.board.open_watches.load(Ordering::Relaxed)
+    }
+
+    /// How many requests are held now. One that its client no longer waits for is not: it never
+    /// reaches the API server.
+    pub(crate) fn held(&self) -> usize {
+        self.board.held.load(Ordering::Relaxed)
     }
 
     /// Lets the requests and answers go on that are held, and holds none from now on.

@@ -121,17 +121,13 @@ impl Scene {
         Scene { plane, namespace }
     }
 
-    /// Starts an operator for this namespace alone, and does not wait.
-    pub(crate) fn start_operator(&self) -> Operator {
-        self.start_operator_as(OPERATOR)
-    }
-
-    /// The same as another user.
+    /// Starts an operator for this namespace alone as a user, and does not wait.
     pub(crate) fn start_operator_as(&self, user: &str) -> Operator {
         self.start(user, "3s", &[])
     }
 
-    /// The same with the lease of everyday, for a burst that keeps the machine busy.
+    /// The same as the usual user and with the lease of everyday, which lasts while a machine is busy: what falls due is
+    /// judged by one leader.
     pub(crate) fn start_patient_operator(&self) -> Operator {
         self.start(OPERATOR, "15s", &[])
     }

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use crate::control_plane::ADMIN;
 use crate::operator::printed_crd;
 use crate::scene::{
-    Scene, condition, kronjob, shared_operator, spec, spec_with, text, wait_for_clock, wall,
+    Scene, condition, in_seconds, kronjob, once_at, shared_operator, spec, spec_with, text,
+    wait_for_clock, wall,
 };
 
 const HOURLY: &str = "0 * * * *";
+const HALF_A_YEAR_S: i64 = 183 * 86_400;
 
 /// What `kubectl apply` refuses, and what it says then.
 fn refused() -> Vec<(&'static str, Value, &'static str)> {
@@ -288,7 +290,9 @@ fn kubectl_shows_explains_and_waits() {
 #[test]
 fn tools_that_compare_specs_see_no_change_and_an_idle_kronjob_is_not_written() {
     let scene = Scene::shared("gitops");
-    let manifest = kronjob("declared", &spec(HOURLY)).to_string();
+    // Not due while this runs, at whatever time that is.
+    let far = once_at(in_seconds(HALF_A_YEAR_S));
+    let manifest = kronjob("declared", &spec(&far)).to_string();
     apply(&scene, &manifest, &[]);
     let created = scene.kronjob("declared");
     scene.await_condition("declared", "Ready", "True");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kron_queue::{RetryPolicy, Rules};
 use serde_json::{Value, json};
 
 use crate::world::{World, ids};
@@ -53,7 +54,9 @@ async fn what_stays_is_seen_once_while_rows_come_and_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_find_what_they_name() {
-    let world = World::new().await;
+    // The retry of what fails is not claimed in the place of another, however long this takes.
+    let retry = RetryPolicy { backoff_first_ms: 3_600_000, ..RetryPolicy::default() };
+    let world = World::with(Rules { retry, workers_max: 100, ..Rules::default() }).await;
     let template = json!({"name": "t", "job_type": "research"});
     let template = world.post("/job-templates", template).await.expect(201);
     let template = template["template_id"].as_str().unwrap();

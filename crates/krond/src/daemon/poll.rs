@@ -247,7 +247,13 @@ mod tests {
         let now = clock::now();
         let next = now.wall.saturating_add(1);
         poll.arm(now, Wakeup { wall: Some(next), boot: None }).unwrap();
-        assert_eq!(poll.wait().unwrap(), [Ready::Wall]);
-        assert_eq!(clock::now().wall, next);
+        // A signal that this thread was given ends a wait without any event.
+        let mut seen = Vec::new();
+        while seen.is_empty() {
+            seen = poll.wait().unwrap();
+        }
+        assert_eq!(seen, [Ready::Wall]);
+        // A busy machine may wake this thread later than that.
+        assert!(clock::now().wall >= next, "{:?} is before {next:?}", clock::now().wall);
     }
 }

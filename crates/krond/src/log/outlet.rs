@@ -7,9 +7,12 @@
 
 use std::io;
 use std::mem;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::journal::{self, Journal};
@@ -21,8 +24,14 @@ use crate::machine::{Entry, Level};
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// Writes of so much to a pipe are not mixed with those of others.
 const WRITE_BYTES_MAX: usize = 4096;
-/// How long the end of a process is held up for its last lines.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+/// The end of a process is held up for its last lines, which are looked after this often.
+const FLUSH_GLANCE: Duration = Duration::from_millis(20);
+/// How many looks in a row find no room and nothing written until the lines are given up: at least two
+/// seconds. Looks are counted, and not the time: while a machine stands still, the reader of the log
+/// stands still as well.
+const FULL_GLANCES_MAX: u32 = 100;
+/// How many looks there are at all, so that every process ends: at least a minute.
+const GLANCES_MAX: u32 = 3_000;
 
 /// Lines on their way.
 #[derive(Debug)]
@@ -35,6 +44,8 @@ pub(super) struct Outlet {
     filled: Condvar,
     /// Everything is written.
     emptied: Condvar,
+    /// How many writes and datagrams were done with.
+    written: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +97,7 @@ impl Outlet {
             state: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
+            written: AtomicU64::new(0),
         }
     }
 
@@ -117,16 +129,32 @@ impl Outlet {
         self.filled.notify_one();
     }
 
+    /// Waits until everything is written. Lines that find no room for a while are given up, so that a
+    /// log without a reader holds up no end; a busy machine, on which there is room, costs no line.
     pub(super) fn flush(&self) {
-        self.wait_until_written(FLUSH_PATIENCE);
+        // Only a send shows whether the journal has room.
+        let has_room = || self.journal.is_none() && has_room(rustix::stdio::stderr());
+        self.wait_until_written(FLUSH_GLANCE, has_room);
     }
 
-    /// Waits until everything is written, but not longer than this; says whether it is.
-    fn wait_until_written(&self, patience: Duration) -> bool {
+    /// Waits until everything is written, or it is given up; says whether it is written.
+    fn wait_until_written(&self, glance: Duration, has_room: impl Fn() -> bool) -> bool {
         let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
-        let waited = self.emptied.wait_timeout_while(self.lock(), patience, busy);
-        let (_state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        !result.timed_out()
+        let (mut full, mut written) = (0, self.written.load(Ordering::Relaxed));
+        for _ in 0..GLANCES_MAX {
+            let waited = self.emptied.wait_timeout_while(self.lock(), glance, busy);
+            let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(state);
+            if !result.timed_out() {
+                return true;
+            }
+            let before = mem::replace(&mut written, self.written.load(Ordering::Relaxed));
+            full = if written != before || has_room() { 0 } else { full + 1 };
+            if full >= FULL_GLANCES_MAX {
+                return false;
+            }
+        }
+        false
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -152,10 +180,18 @@ impl Outlet {
                 records.push(self.record(&entry));
             }
             match &self.journal {
-                Some(journal) => records.iter().for_each(|record| send(journal, record)),
+                Some(journal) => {
+                    for record in &records {
+                        send(journal, record);
+                        self.written.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
                 None => {
                     let texts: String = records.into_iter().map(|record| record.text).collect();
-                    pieces(texts.as_bytes()).for_each(write);
+                    for piece in pieces(texts.as_bytes()) {
+                        write(piece);
+                        self.written.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             }
             state = self.lock();
@@ -204,8 +240,7 @@ fn write(mut bytes: &[u8]) {
             // Somebody has made it one that does not wait. This thread can.
             Err(Errno::AGAIN) => {
                 let stderr = rustix::stdio::stderr();
-                let mut fds = [rustix::event::PollFd::new(&stderr, rustix::event::PollFlags::OUT)];
-                if rustix::event::poll(&mut fds, None).is_err() {
+                if poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None).is_err() {
                     return;
                 }
             }
@@ -214,9 +249,17 @@ fn write(mut bytes: &[u8]) {
     }
 }
 
+/// Whether a write would not wait: there is room, or an error to return.
+fn has_room(file: impl AsFd) -> bool {
+    let mut files = [PollFd::new(&file, PollFlags::OUT)];
+    poll(&mut files, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
+    use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixDatagram;
 
     use kron_testkit::waiting::PATIENCE;
@@ -243,6 +286,54 @@ mod tests {
             outlet.take(Record::plain(&text));
         }
         assert_eq!(outlet.lock().lost, 3);
+    }
+
+    #[test]
+    fn lines_are_given_up_when_there_is_no_room_for_a_while_and_not_before() {
+        let outlet = Outlet::new(LogFormat::Text, None);
+        outlet.take(Record::plain("a line\n"));
+        let glances = Cell::new(0);
+        // Whether it is written, and after how many looks, where this shows whether there is room.
+        let wait = |has_room: &dyn Fn(u32) -> bool| {
+            glances.set(0);
+            let is_written = outlet.wait_until_written(Duration::ZERO, || {
+                glances.set(glances.get() + 1);
+                has_room(glances.get())
+            });
+            (is_written, glances.get())
+        };
+        assert_eq!(wait(&|_| false), (false, FULL_GLANCES_MAX));
+        // Each bit of room is a new beginning.
+        assert_eq!(wait(&|glance| glance == 50), (false, 50 + FULL_GLANCES_MAX));
+        assert_eq!(wait(&|_| true), (false, GLANCES_MAX), "a process ends in any case");
+        // So is each write: the look after it is not at the room.
+        let writes = |glance| {
+            outlet.written.fetch_add(u64::from(glance == 50), Ordering::Relaxed);
+            false
+        };
+        assert_eq!(wait(&writes), (false, 50 + FULL_GLANCES_MAX));
+        // A machine that is slow, and writes the line at last.
+        let at_last = |glance| {
+            if glance == 10 * FULL_GLANCES_MAX {
+                outlet.lock().waiting.clear();
+            }
+            true
+        };
+        assert_eq!(wait(&at_last), (true, 10 * FULL_GLANCES_MAX));
+    }
+
+    #[test]
+    fn a_pipe_has_room_until_it_is_full_and_again_when_it_is_read() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        assert!(has_room(&writer));
+        let mut length = 0;
+        while has_room(&writer) {
+            length += writer.write(&[b'x'; WRITE_BYTES_MAX]).unwrap();
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+        assert!(has_room(&writer));
+        drop(reader);
+        assert!(has_room(&writer), "what fails does not wait");
     }
 
     #[test]
@@ -324,7 +415,7 @@ mod tests {
         drop(socket);
         std::fs::remove_file(&path).unwrap();
         outlet.take(outlet.record(&Entry::new(Level::Info, "on_standard_error")));
-        assert!(outlet.wait_until_written(PATIENCE));
+        assert!(outlet.wait_until_written(PATIENCE, || true));
         assert!(!outlet.lock().writing);
         // Whoever takes its place is found.
         let socket = UnixDatagram::bind(&path).unwrap();

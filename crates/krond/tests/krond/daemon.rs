@@ -1,7 +1,8 @@
 //! krond as it really is: the binary, real processes, real files, real time.
 //!
-//! Tests that need a run start it by request, from a job that is [`SELDOM`] due. Tests that need a
-//! period load it into a running daemon, about a second ahead.
+//! Tests that need a run start it by request, from a job that is
+//! [`seldom`](kron_testkit::krond::seldom) due. Tests that need a period load it into a running
+//! daemon, about a second ahead.
 
 use kron_testkit::files::read;
 use kron_testkit::krond::World;
@@ -19,9 +20,6 @@ mod starting;
 mod stopping;
 mod trust;
 mod waiting;
-
-/// A schedule for jobs that are run by request.
-pub(crate) const SELDOM: &str = "0 0 1 1 *";
 
 /// Loads the present configuration with `deadline=0s` for `deadline=1h`. Deadlines do not decide
 /// when a job is due, so that its pending period stays its own, and is past its deadline now.

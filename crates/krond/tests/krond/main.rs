@@ -37,3 +37,8 @@ const KROND: &str = env!("CARGO_BIN_EXE_krond");
 fn new_world(config: &str) -> World {
     World::new(KROND, config)
 }
+
+/// As [`new_world`], in memory: for tests that are not about the disk and cannot wait for one.
+fn new_world_in_memory(config: &str) -> World {
+    World::in_memory(KROND, config)
+}

@@ -82,6 +82,13 @@ pub(crate) fn ids(jobs: &[Value]) -> Vec<&str> {
     jobs.iter().map(|job| job["job_id"].as_str().expect("an id")).collect()
 }
 
+/// The digits with which both of two ids begin: the ids of what was made at about the same time
+/// begin with that time.
+pub(crate) fn common_beginning<'a>(one: &'a str, other: &str) -> &'a str {
+    let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other);
+    &one[..same.count()]
+}
+
 /// Runs `kron` with something on its standard input.
 pub(crate) fn feed(daemon: &Daemon, words: &[&str], input: &str) -> Run {
     let mut command = daemon.command(words);

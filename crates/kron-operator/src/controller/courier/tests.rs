@@ -12,18 +12,33 @@ fn courier(claimant: &str, left: Duration) -> Courier {
     }
 }
 
+#[test]
+fn a_request_may_take_as_long_as_the_tenure_lasts_and_no_longer_than_any() {
+    let now = Instant::now();
+    for (left, expected) in [
+        (Duration::from_secs(3600), Some(PATIENCE)),
+        (PATIENCE, Some(PATIENCE)),
+        (Duration::from_secs(5), Some(Duration::from_secs(5))),
+        (LEASE_LEFT_MIN, Some(LEASE_LEFT_MIN)),
+        (LEASE_LEFT_MIN - Duration::from_millis(1), None),
+        (Duration::ZERO, None),
+    ] {
+        let limit = limit_within(&Tenure::lasting("one/7", left, now), "one/7", now);
+        assert_eq!(limit.ok(), expected, "{left:?}");
+    }
+}
+
 #[tokio::test]
 async fn only_the_term_that_claimed_may_send_and_only_while_it_lasts() {
-    let patience = Duration::from_secs(30);
+    // Longer than any stall of a busy machine.
+    let long = Duration::from_secs(3600);
     let limit = |claimant: &str, left: Duration| courier("one/7", left).limit(claimant);
-    assert_eq!(limit("one/7", patience).unwrap(), PATIENCE);
-    let left = limit("one/7", Duration::from_secs(5)).unwrap();
-    assert!(left <= Duration::from_secs(5) && left > Duration::from_secs(3), "{left:?}");
+    assert_eq!(limit("one/7", long).unwrap(), PATIENCE);
     for (claimant, left) in [
         // The same process, in an earlier or a later term of its own.
-        ("one/6", patience),
-        ("one/8", patience),
-        ("two/7", patience),
+        ("one/6", long),
+        ("one/8", long),
+        ("two/7", long),
         ("one/7", Duration::from_millis(100)),
         ("one/7", Duration::ZERO),
     ] {

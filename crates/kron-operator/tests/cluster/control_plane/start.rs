@@ -3,6 +3,7 @@
 use std::fs::{create_dir_all, write};
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,12 @@ const USERS: [(&str, &str); 4] = [
     (NOBODY, "kron:nobodies"),
     (LODGER, "kron:lodgers"),
 ];
+
+/// The group of a user.
+pub(super) fn group_of(user: &str) -> &'static str {
+    let known = USERS.iter().find(|(name, _)| *name == user);
+    known.unwrap_or_else(|| panic!("`{user}` is no user")).1
+}
 
 const AUDIT_LOG: &str = "audit.jsonl";
 /// The name of the one node.
@@ -344,19 +351,38 @@ fn minor(programs: &Path) -> u32 {
     minor.unwrap_or_else(|| panic!("`{version}` is no version of Kubernetes"))
 }
 
-/// A port that no process listens on, below those that the kernel hands out to connections, so that
-/// it is still free a moment later. Test processes begin their search at different places, and each
-/// keeps a name for every port it has chosen, which no other process can take as long as it lives.
+/// The ports that tests choose from: not those that the kernel hands out to connections, which may
+/// take one between the choice and its use.
+fn ports_to_choose_from() -> Range<u32> {
+    const FILE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+    // Fewer would be soon used up by the control planes of several tests.
+    const COUNT_MIN: usize = 1_000;
+    let text = read(Path::new(FILE));
+    let handed_out: Vec<u32> = text.split_whitespace().map(|port| port.parse().unwrap()).collect();
+    let [first, last] = handed_out[..] else { panic!("`{FILE}`: `{text}`") };
+    // Above those of everyday's services if there is room.
+    let mut ranges = [12_000..first, last + 1..65_536, 1_024..first].into_iter();
+    ranges.find(|range| range.len() >= COUNT_MIN).unwrap_or_else(|| {
+        panic!(
+            "the kernel hands out the ports {first} to {last}, which leaves too few: see `{FILE}`"
+        )
+    })
+}
+
+/// A port that no process listens on and that the kernel hands out to no connection, so that it is
+/// still free a moment later. Test processes begin their search at different places, and each keeps
+/// a name for every port it has chosen, which no other process can take as long as it lives.
 /// `deploy/test/plane.py` does the same with the same names.
 fn free_port() -> u16 {
-    const FIRST: u32 = 12_000;
-    const COUNT: u32 = 18_000;
+    static PORTS: OnceLock<Range<u32>> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
     static CHOSEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let ports = PORTS.get_or_init(ports_to_choose_from);
+    let count = ports.end - ports.start;
     let start = std::process::id().wrapping_mul(97);
-    for _ in 0..COUNT {
+    for _ in ports.clone() {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(FIRST + start.wrapping_add(step) % COUNT).unwrap();
+        let port = u16::try_from(ports.start + start.wrapping_add(step) % count).unwrap();
         let name = SocketAddr::from_abstract_name(format!("kron-test-port-{port}")).unwrap();
         let Ok(chosen) = UnixListener::bind_addr(&name) else { continue };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

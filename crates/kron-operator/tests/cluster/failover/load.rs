@@ -77,10 +77,11 @@ impl Schedule {
         Schedule { deadline, ..self }
     }
 
-    /// Makes the KronJob.
-    pub(super) fn create(&self, plane: &ControlPlane) {
+    /// Makes the KronJob. Periods up to the moment of its creation, which is returned, never run.
+    pub(super) fn create(&self, plane: &ControlPlane) -> Timestamp {
         let path = format!("/apis/kron.dev/v1alpha1/namespaces/{}/kronjobs", self.namespace);
-        plane.api().post(&path, &self.object()).expect(201);
+        let created = plane.api().post(&path, &self.object()).expect(201);
+        created["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap()
     }
 
     fn object(&self) -> Value {

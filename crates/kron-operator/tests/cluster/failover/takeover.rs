@@ -1,11 +1,13 @@
 //! How long it takes until another leads.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::load::Schedule;
-use super::replica::{LEASE, Replica, await_leader, await_starts, pair, pair_with_long_lease};
+use super::replica::{
+    LEASE, Replica, await_leader, await_starts, leader, pair, pair_with_long_lease,
+};
 use super::verdict::Ledger;
 use super::{PATIENCE, say, wall};
 use crate::control_plane::ControlPlane;
@@ -94,28 +96,55 @@ fn check_handover(handover: &[(&str, &str)], [old, new]: [&str; 2]) {
     assert!(held_by(new, taken.1), "{handover:?}");
 }
 
+/// A leader that is stopped, and certainly leads.
+struct Stopped {
+    place: usize,
+    at: Timestamp,
+    began: Instant,
+    /// How often the other had led before.
+    other_led: usize,
+}
+
+/// Stops the leader. The lease is looked at again once it stands still: on a busy machine another
+/// may lead by the time that it stops, and losing this one then would prove nothing.
+fn stop_leader(plane: &ControlPlane, pair: &[Replica<'_>; 2]) -> Stopped {
+    loop {
+        let place = await_leader(plane, pair);
+        let other = &pair[1 - place];
+        // A replica that has only been started cannot take over.
+        wait_until("the other stands by", PATIENCE, || {
+            (other.count("standing_by") > 0 && other.count("read") > 0).then_some(())
+        });
+        await_starts(pair);
+        let (at, began) = (wall(), now());
+        pair[place].operator.suspend();
+        let other_led = other.count("leading");
+        if leader(plane, pair) == Some(place) {
+            return Stopped { place, at, began, other_led };
+        }
+        pair[place].operator.resume();
+    }
+}
+
 /// Loses the leader, and begins a new life of it when the other leads.
 fn lose(plane: &ControlPlane, pair: &mut [Replica<'_>; 2], loss: Loss) -> Lost {
-    let leader = await_leader(plane, pair);
-    let other = 1 - leader;
-    // Who is only being started cannot take over.
-    wait_until("the other stands by", PATIENCE, || {
-        let replica = &pair[other];
-        (replica.count("standing_by") > 0 && replica.count("read") > 0).then_some(())
-    });
-    await_starts(pair);
-    let before = pair[other].count("leading");
-    let (at, began) = (wall(), now());
+    let Stopped { place, mut at, mut began, other_led } = stop_leader(plane, pair);
+    let other = 1 - place;
     match loss {
-        Loss::Kill => pair[leader].operator.kill(),
-        Loss::Terminate => pair[leader].operator.terminate(),
+        // It renews nothing from its stop on.
+        Loss::Kill => pair[place].operator.kill(),
+        Loss::Terminate => {
+            (at, began) = (wall(), now());
+            pair[place].operator.terminate();
+            pair[place].operator.resume();
+        }
     }
-    pair[other].operator.await_events("leading", before + 1, PATIENCE);
+    pair[other].operator.await_events("leading", other_led + 1, PATIENCE);
     let took = began.elapsed();
     await_starts(pair);
     if loss == Loss::Terminate {
-        assert!(pair[leader].operator.wait(PATIENCE).success());
+        assert!(pair[place].operator.wait(PATIENCE).success());
     }
-    pair[leader].restart();
-    Lost { at, users: [pair[leader].user, pair[other].user], took }
+    pair[place].restart();
+    Lost { at, users: [pair[place].user, pair[other].user], took }
 }

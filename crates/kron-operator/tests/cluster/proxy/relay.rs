@@ -120,9 +120,16 @@ impl Connection {
                 return Ok(refusal(status, Some(after_s)));
             }
             Some(Fault::Drop) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => {}
+        }
+        // Read to its end first: the end of a connection is noticed only behind that of a request.
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let request = Request::from_parts(parts, Full::new(body));
+        match fault {
             Some(Fault::DelayRequest(time)) => tokio::time::sleep(time).await,
-            Some(Fault::HoldRequest) => self.board.await_release().await,
-            Some(Fault::SwallowAnswer | Fault::DelayAnswer(_) | Fault::HoldAnswer) | None => {}
+            Some(Fault::HoldRequest) => self.board.hold().await,
+            _ => {}
         }
         // Subscribed before the request is sent: a cut is about all that were open when it came.
         let cuts = self.board.cuts.subscribe();
@@ -144,9 +151,7 @@ impl Connection {
         Ok(response.map(|body| body.map_err(io::Error::other).boxed()))
     }
 
-    async fn forward(&self, request: Request<Incoming>) -> io::Result<Response<Incoming>> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    async fn forward(&self, request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
         let mut place = self.sender.lock().await;
         let ready = match place.as_mut() {
             Some(sender) => sender.ready().await.is_ok(),
@@ -156,10 +161,7 @@ impl Connection {
             *place = Some(self.upstream.connect().await?);
         }
         let sender = place.as_mut().unwrap();
-        sender
-            .send_request(Request::from_parts(parts, Full::new(body)))
-            .await
-            .map_err(io::Error::other)
+        sender.send_request(request).await.map_err(io::Error::other)
     }
 }
 

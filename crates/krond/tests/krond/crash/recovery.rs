@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 use crate::crash::checker::Fault;
 use crate::crash::chronicle::Chronicle;
 use crate::crash::matrix::{Extent, GENEROUS_S, chosen, play_each, points, undisturbed, weighty};
-use crate::crash::strike::{Blow, Came, Point, Restart, Scene, Who};
+use crate::crash::strike::{Blow, Came, JOB, Point, Restart, Scene, Who};
 
 /// What a crash left.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +46,15 @@ impl Wreck {
                 let (mut scene, trap) =
                     Scene::prepared(GENEROUS_S, |scene| scene.trap(&point, Blow::Victim));
                 assert!(scene.strike(trap), "there is a release");
+                let world = &scene.chronicle.world;
                 eventually("the supervisor leaves its record", || {
-                    (!scene.chronicle.world.run_records().is_empty()).then_some(())
+                    (!world.run_records().is_empty()).then_some(())
                 });
+                // It makes its record durable before it ends, and a daemon that finds it alive makes
+                // other calls than one that does not.
+                let supervisor = &world.document(JOB)["ActiveExecution"]["Supervisor"]["PID"];
+                let pid = supervisor.as_i64().expect("a run was recorded") as i32;
+                eventually("the supervisor ends", || process::has_ended(pid).then_some(()));
                 scene
             }
             Wreck::Ended | Wreck::Lost => {

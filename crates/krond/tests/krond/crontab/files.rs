@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use kron_testkit::krond::Krond;
+use kron_testkit::krond::{Krond, seldom};
 use kron_testkit::needs::{Need, left_out};
 use nix::sys::signal::Signal;
 
-use crate::crontab::tabs::{SELDOM, Tabs, complaints, identity, set_mode};
+use crate::crontab::tabs::{Tabs, complaints, identity, set_mode};
 
 fn line(command: &str) -> String {
-    format!("{SELDOM} root {command}\n")
+    format!("{} root {command}\n", seldom())
 }
 
 fn name(command: &str) -> String {
-    identity("root", SELDOM, command)
+    identity("root", seldom(), command)
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn crontabs_stand_alone_or_beside_native_files() {
         return;
     }
     let tabs = Tabs::new(&line("echo tab"));
-    let native = format!("[job.native]\nschedule = \"{SELDOM}\"\ncommand = [\"/bin/true\"]\n");
+    let native = format!("[job.native]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n", seldom());
     tabs.world.configure(&native);
     let mut command = tabs.command();
     let mut krond = Krond::spawn(command.arg("--config").arg(tabs.world.config_path()));

@@ -14,10 +14,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::new_world;
 
-/// A schedule that falls due when no test runs for that long: commands under it are run by hand,
-/// which takes the same way.
-pub(crate) const SELDOM: &str = "0 0 1 1 *";
-
 /// Crontabs in a directory of their own, beside an empty native file.
 pub(crate) struct Tabs {
     pub(crate) world: World,

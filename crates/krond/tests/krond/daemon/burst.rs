@@ -1,28 +1,31 @@
 //! Many jobs due in one second: brought to their gates ahead, started at their time, each once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use kron_testkit::krond::{Krond, World, second_of};
 use kron_testkit::process;
 use kron_testkit::waiting::{eventually, wall_seconds};
 
-use crate::new_world;
+use crate::{new_world, new_world_in_memory};
 
-/// More than a daemon starts as always.
-const JOBS: usize = 40;
+/// One more than a daemon starts as always. Each further job only takes time, of which there is
+/// little: a daemon brings jobs to their gates eight seconds ahead, however long they are known.
+const JOBS: usize = 17;
 
 /// How many seconds ahead a burst is loaded, the shortest first: a machine that did not bring it to
-/// its gates in time gets the next.
-const LEADS_S: [u64; 5] = [3, 6, 12, 24, 48];
+/// its gates in time gets the next. The last ones give a daemon all the time that it takes.
+const LEADS_S: [u64; 5] = [3, 6, 12, 12, 12];
 
-/// Jobs that fall due at once; each leaves its name and the second.
+/// Jobs that fall due at once; each leaves its name and the second. No log is kept, whose directory
+/// would have to be made and synced for each of them before it stands at its gate.
 fn burst(schedule: &str) -> String {
     let mut config = String::new();
     for number in 0..JOBS {
         writeln!(
             config,
             "[job.job-{number}]\nschedule = \"{schedule} @policy(deadline=1h)\"\n\
+             output = \"discard\"\n\
              command = [\"/bin/sh\", \"-c\", \"date +%s > {{dir}}/job-{number}; echo x >> {{dir}}/all\"]"
         )
         .unwrap();
@@ -90,7 +93,7 @@ fn everybody_ran_once(world: &World) {
 #[test]
 fn a_burst_stands_at_its_gates_and_starts_at_its_time() {
     for lead_s in LEADS_S {
-        let world = new_world("");
+        let world = new_world_in_memory("");
         let burst_min = world.burst;
         let ready = Ready::load(lead_s, (burst_min, JOBS), (world, "job-0"), burst);
         let Some(mut ready) = ready else { continue };
@@ -108,14 +111,16 @@ fn a_burst_stands_at_its_gates_and_starts_at_its_time() {
         everybody_ran_once(&world);
         assert_eq!(krond.heard("decision", JOBS).len(), JOBS);
         let due_unix = second_of(&due);
+        let mut ran = BTreeSet::new();
         for number in 0..JOBS {
             let second: u64 = world.testimony(&format!("job-{number}"))[0].parse().unwrap();
             assert!(second >= due_unix, "job-{number} ran at {second}, due at {due_unix}");
             let history = world.history(&format!("job-{number}"));
             assert_eq!(history[0]["PeriodID"], due.as_str());
+            ran.insert(history[0]["RunID"].as_str().unwrap().to_owned());
         }
         // The supervisors that stood there are those of the runs: no other was started.
-        assert!(supervisors(&krond).iter().all(|(pid, run)| before.get(pid) == Some(run)));
+        assert_eq!(ran, before.into_values().collect());
         krond.stop();
         return;
     }
@@ -125,9 +130,9 @@ fn a_burst_stands_at_its_gates_and_starts_at_its_time() {
 #[test]
 fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
     for lead_s in LEADS_S {
-        let Some(ready) = Ready::load(lead_s, (2, JOBS), (new_world(""), "job-0"), burst) else {
-            continue;
-        };
+        let world = new_world_in_memory("");
+        let ready = Ready::load(lead_s, (2, JOBS), (world, "job-0"), burst);
+        let Some(ready) = ready else { continue };
         let Ready { world, krond, due, supervisors } = ready;
         krond.kill();
         if wall_seconds() >= second_of(&due) {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use kron_testkit::krond::{Krond, LEADS_S, World, second_of, wait_for_permit};
+use kron_testkit::krond::{Krond, LEADS_S, World, second_of, seldom, wait_for_permit};
 use kron_testkit::needs::left_out;
 use kron_testkit::process::{is_traced_since, switches, threads_named, wait_until_idle};
 use kron_testkit::strace;
@@ -13,7 +13,6 @@ use kron_testkit::waiting::{eventually, wall_seconds};
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// Makes a system call of the thread that writes state fail, from now on.
@@ -140,11 +139,11 @@ fn an_end_that_cannot_be_recorded_is_kept_by_the_supervisor() {
     if left_out("ends that cannot be recorded", strace::NEEDS) {
         return;
     }
-    let wait = wait_for_permit("permit");
+    let (seldom, wait) = (seldom(), wait_for_permit("permit"));
     let world = new_world(&format!(
         r#"
         [job.careful]
-        schedule = "{SELDOM}"
+        schedule = "{seldom}"
         command = "echo >> {{dir}}/ran; {wait}; exit 9"
         shell = true
         "#
@@ -168,15 +167,15 @@ fn running_commands_go_on_when_another_jobs_record_cannot_be_written() {
     if left_out("records that cannot be written", strace::NEEDS) {
         return;
     }
-    let wait = wait_for_permit("permit");
+    let (seldom, wait) = (seldom(), wait_for_permit("permit"));
     let world = new_world(&format!(
         r#"
         [job.running]
-        schedule = "{SELDOM}"
+        schedule = "{seldom}"
         command = "echo >> {{dir}}/running; {wait}; echo >> {{dir}}/ended"
         shell = true
         [job.starting]
-        schedule = "{SELDOM}"
+        schedule = "{seldom}"
         command = "echo >> {{dir}}/starting"
         shell = true
         "#

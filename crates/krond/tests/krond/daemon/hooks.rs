@@ -7,11 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::waiting::eventually;
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// A job that fails at this schedule, and a hook that is notified of it. An attempt to notify it has
@@ -85,14 +84,14 @@ fn a_command_reads_what_happened() {
 
 #[test]
 fn what_was_not_told_is_told_by_the_next_daemon() {
-    let world = new_world(&failing(SELDOM, &failing_keeper("first")));
+    let world = new_world(&failing(seldom(), &failing_keeper("first")));
     let mut krond = world.start();
     world.run_now("sad");
     let failed = krond.wait_for("notification_failed");
     krond.kill();
     assert!(failed["message"].as_str().unwrap().contains("exited with 1"), "{failed}");
     assert_eq!(world.document("sad")["Deliveries"][0]["Hook"], "pager");
-    world.configure(&failing(SELDOM, &failing_keeper("second")));
+    world.configure(&failing(seldom(), &failing_keeper("second")));
     let mut krond = world.start();
     krond.wait_for("notification_failed");
     krond.kill();
@@ -163,7 +162,7 @@ fn a_web_request_is_repeated_by_the_same_daemon() {
 fn is_repeated(meanwhile: impl FnOnce(&World, Krond, &AtomicBool) -> (Vec<String>, Krond)) {
     let (url, succeeds, requests) = server();
     let world = new_world(&failing(
-        SELDOM,
+        seldom(),
         &format!(
             "url = \"{url}\"\nheaders = {{ X-Team = \"ops\" }}\ntoken_file = \"{{dir}}/token\"\n"
         ),
@@ -198,10 +197,11 @@ fn a_hook_that_takes_its_time_keeps_no_other_waiting() {
     // Whoever connects is kept waiting.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", deaf.local_addr().unwrap());
+    let seldom = seldom();
     let world = new_world(&format!(
         r#"
         [job.sad]
-        schedule = "{SELDOM}"
+        schedule = "{seldom}"
         command = "exit 3"
         shell = true
 

@@ -3,27 +3,32 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, seldom};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::new_world;
 
-const JOBS: &str = r#"
-    [job."every \"second\""]
-    schedule = "* * * * * *"
-    command = "exit 3"
-    shell = true
+fn jobs() -> String {
+    format!(
+        r#"
+        [job."every \"second\""]
+        schedule = "* * * * * *"
+        command = "exit 3"
+        shell = true
 
-    [job.yearly]
-    schedule = "0 3 1 1 * @win(after,2h) @policy(deadline=1h)"
-    command = ["/bin/true"]
+        [job.yearly]
+        schedule = "{} @win(after,2h) @policy(deadline=1h)"
+        command = ["/bin/true"]
 
-    [job.asleep]
-    schedule = "* * * * * @policy(suspend=true)"
-    command = ["/bin/true"]
-"#;
+        [job.asleep]
+        schedule = "* * * * * @policy(suspend=true)"
+        command = ["/bin/true"]
+        "#,
+        seldom()
+    )
+}
 
 /// A daemon that also listens on the network, and where.
 fn listening(world: &World) -> (Krond, String) {
@@ -60,7 +65,7 @@ fn value(text: &str, name: &str) -> Option<f64> {
 
 #[test]
 fn metrics_count_what_happens_and_say_what_is_next() {
-    let world = new_world(JOBS);
+    let world = new_world(&jobs());
     let (mut krond, address) = listening(&world);
     krond.wait_for("finished");
     let text = eventually("a failure and a start in time are counted", || {
@@ -103,7 +108,7 @@ fn metrics_count_what_happens_and_say_what_is_next() {
 
 #[test]
 fn over_the_network_nothing_is_changed_and_no_page_reads_along() {
-    let world = new_world(JOBS);
+    let world = new_world(&jobs());
     let (krond, address) = listening(&world);
     assert_eq!(ask(&address, "GET", "/api/v1/status", &address).0, 200);
     for path in ["/api/v1/scheduler/jobs/yearly/run", "/api/v1/stop", "/api/v1/reload"] {
@@ -115,7 +120,7 @@ fn over_the_network_nothing_is_changed_and_no_page_reads_along() {
 
 #[test]
 fn an_address_that_is_taken_refuses_the_start() {
-    let world = new_world(JOBS);
+    let world = new_world(&jobs());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut command = world.command();

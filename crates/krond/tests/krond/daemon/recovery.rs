@@ -2,13 +2,12 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 
-use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// The definition of a job that runs until it is permitted to end. It ends at the first signal, and
@@ -28,7 +27,7 @@ fn long(schedule: &str) -> String {
 
 /// A daemon with a run by request, and the line about its start.
 fn one_long_run() -> (World, Krond, Value) {
-    let world = new_world(&long(SELDOM));
+    let world = new_world(&long(seldom()));
     let mut krond = world.start();
     world.run_now("long");
     let started = krond.wait_for("started");

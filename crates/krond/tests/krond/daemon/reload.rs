@@ -1,10 +1,9 @@
 //! Reading definitions again.
 
-use kron_testkit::krond::second_of;
+use kron_testkit::krond::{second_of, seldom};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// A job that notes its periods.
@@ -57,7 +56,7 @@ fn a_broken_file_changes_nothing_and_a_sound_one_takes_effect() {
 
 #[test]
 fn whoever_asks_for_a_reload_hears_how_it_went() {
-    let world = new_world(&job("old", SELDOM));
+    let world = new_world(&job("old", seldom()));
     let mut krond = world.start();
     world.configure("[job.new]\nschedule = \"nonsense\"\n");
     let (status, answer) = world.ask("POST", "/api/v1/reload", "{}");
@@ -65,7 +64,7 @@ fn whoever_asks_for_a_reload_hears_how_it_went() {
     assert!(answer.to_string().contains("nonsense"), "it shows the fault: {answer}");
     world.run_now("old");
     krond.wait_for_job("finished", "old");
-    world.configure(&job("new", SELDOM));
+    world.configure(&job("new", seldom()));
     let (status, answer) = world.ask("POST", "/api/v1/reload", "{}");
     assert_eq!(status, 200, "{answer}");
     world.run_now("new");
@@ -76,11 +75,12 @@ fn whoever_asks_for_a_reload_hears_how_it_went() {
 fn a_run_goes_on_while_its_job_is_removed() {
     let wait = kron_testkit::krond::wait_for_permit("permit");
     let world = new_world(&format!(
-        "[job.leaving]\nschedule = \"{SELDOM}\"\ncommand = \"{wait}; exit 5\"\nshell = true\n"
+        "[job.leaving]\nschedule = \"{}\"\ncommand = \"{wait}; exit 5\"\nshell = true\n",
+        seldom()
     ));
     let mut krond = world.start();
     let started = world.run_now("leaving");
-    world.configure(&job("staying", SELDOM));
+    world.configure(&job("staying", seldom()));
     krond.signal(Signal::SIGHUP);
     krond.wait_for("loaded");
     world.permit("permit");

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, seldom};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::{PATIENCE, eventually, now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +16,9 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::new_world;
 
-const HARMLESS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
+fn harmless() -> String {
+    format!("[job.a]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n", seldom())
+}
 /// Nobody's number, on every system this runs on.
 const STRANGER: u32 = 65_534;
 /// The number of the group `daemon`, on every system this runs on.
@@ -39,7 +41,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn every_directory_made_for_the_socket_lets_everybody_through() {
-    let world = new_world(HARMLESS);
+    let world = new_world(&harmless());
     let krond = start_at(&world, &elsewhere(&world, "a/b/c/krond.sock"));
     for made in ["a", "a/b", "a/b/c"] {
         assert_eq!(mode(&elsewhere(&world, made)), 0o755, "{made}");
@@ -49,7 +51,7 @@ fn every_directory_made_for_the_socket_lets_everybody_through() {
 
 #[test]
 fn a_path_that_is_too_long_for_a_socket_is_explained() {
-    let world = new_world(HARMLESS);
+    let world = new_world(&harmless());
     let socket = elsewhere(&world, &"x".repeat(120));
     let mut krond = Krond::spawn(world.command().arg("--socket").arg(&socket));
     assert_eq!(krond.wait().code(), Some(6));
@@ -106,11 +108,12 @@ fn whoever_may_only_look_cannot_lock_out_who_may_change() {
     if left_out("connections of other users", &[Need::Root]) {
         return;
     }
-    let world = new_world(
+    let world = new_world(&format!(
         "[daemon]\nsocket_group = \"daemon\"\n\
-         [job.loud]\nschedule = \"0 0 1 1 *\"\nshell = true\n\
+         [job.loud]\nschedule = \"{}\"\nshell = true\n\
          command = \"head -c 2000000 /dev/zero\"\n",
-    );
+        seldom()
+    ));
     let socket = elsewhere(&world, "open/krond.sock");
     fs::set_permissions(elsewhere(&world, ""), fs::Permissions::from_mode(0o755)).unwrap();
     let mut krond = start_at(&world, &socket);

@@ -7,14 +7,15 @@ use std::process::Command;
 
 use kron_config::{Format, Loader, Options, Source};
 use kron_testkit::files::{read, write_private};
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, seldom};
 use kron_testkit::waiting::{PATIENCE, eventually};
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
-const HARMLESS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
+fn harmless() -> String {
+    format!("[job.a]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n", seldom())
+}
 
 /// The line that says why the start was refused.
 fn refusal(said: &str) -> Value {
@@ -25,7 +26,7 @@ fn refusal(said: &str) -> Value {
 
 #[test]
 fn a_second_daemon_leaves_the_first_alone() {
-    let world = new_world(HARMLESS);
+    let world = new_world(&harmless());
     let krond = world.start();
     let (code, said) = world.run_to_end();
     assert_eq!(code, 4, "{said}");
@@ -118,7 +119,7 @@ fn refuses(what: &str, spoil: fn(&World)) {
             "[job.busy]\nschedule = \"{schedule}\"\ncommand = \"echo >> {{dir}}/ran\"\nshell = true\n"
         )
     };
-    let world = new_world(&busy(SELDOM));
+    let world = new_world(&busy(seldom()));
     let mut krond = world.start();
     world.run_now("busy");
     krond.wait_for("finished");
@@ -167,7 +168,7 @@ fn what_is_missing_on_the_command_line_is_named() {
 
 #[test]
 fn the_service_manager_is_told() {
-    let world = new_world(HARMLESS);
+    let world = new_world(&harmless());
     let path = world.witness("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

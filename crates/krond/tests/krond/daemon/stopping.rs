@@ -1,9 +1,8 @@
 //! Stopping by signals.
 
-use kron_testkit::krond::{World, wait_for_permit};
+use kron_testkit::krond::{World, seldom, wait_for_permit};
 use nix::sys::signal::Signal;
 
-use crate::daemon::SELDOM;
 use crate::new_world;
 
 /// A job that runs until it is permitted to end. It ends at the first signal, and nothing kills it
@@ -43,7 +42,7 @@ fn an_interrupt_waits_for_what_runs_and_starts_nothing_more() {
 
 #[test]
 fn a_second_interrupt_ends_what_runs() {
-    let world = long_run(SELDOM);
+    let world = long_run(seldom());
     let mut krond = world.start();
     world.run_now("long");
     krond.signal(Signal::SIGINT);
@@ -60,7 +59,7 @@ fn a_second_interrupt_ends_what_runs() {
 
 #[test]
 fn a_stop_by_hand_is_answered_before_the_daemon_leaves() {
-    let world = long_run(SELDOM);
+    let world = long_run(seldom());
     let mut krond = world.start();
     world.run_now("long");
     let (status, answer) = world.ask("POST", "/api/v1/stop", r#"{"mode":"leave"}"#);

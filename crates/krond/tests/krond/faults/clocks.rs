@@ -28,7 +28,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::faults::scene::{TESTIFY, judge, wait_until_second, witnesses, witnesses_of};
-use crate::new_world;
+use crate::{new_world, new_world_in_memory};
 
 const MINUTE: u64 = 60;
 const QUARTER: u64 = 15 * MINUTE;
@@ -331,7 +331,8 @@ fn a_daily_job_runs_once_on_the_days_the_clocks_change_and_a_frequent_one_never_
         [("2027-03-28", "2027-03-28T01:30:00Z"), ("2027-10-31", "2027-10-31T00:30:00Z")]
     {
         let zone = "@tz(Europe/Berlin) @policy(deadline=4m)";
-        let world = new_world(
+        // Each of the runs waits for several syncs, and the next step for the run.
+        let world = new_world_in_memory(
             &[
                 careful(&format!("30 2 * * * {zone}")),
                 careful(&format!("*/5 * * * * {zone}")).replace("careful", "often"),

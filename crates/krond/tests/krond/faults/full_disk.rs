@@ -11,13 +11,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::daemon::SELDOM;
 use crate::faults::scene::{
     assert_ran_once, assert_tells, before_due, before_due_in, careful, document_name, judge,
     line_of, settle, thread_named, unfinished, wait_for_end, wait_for_witness, witnesses,
@@ -297,8 +296,9 @@ fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
 #[test]
 fn a_log_that_nobody_reads_holds_up_no_run() {
     let world = new_world(&format!(
-        "[job.careful]\nschedule = \"{SELDOM}\"\nshell = true\n\
-         command = \"mktemp {{dir}}/ran.careful.${{KRON_PERIOD_ID#manual/}}.XXXXXXXX > /dev/null\"\n"
+        "[job.careful]\nschedule = \"{}\"\nshell = true\n\
+         command = \"mktemp {{dir}}/ran.careful.${{KRON_PERIOD_ID#manual/}}.XXXXXXXX > /dev/null\"\n",
+        seldom()
     ));
     let (_unread, log) = std::io::pipe().unwrap();
     // Full before it is used, but for one page.

@@ -13,6 +13,7 @@
 //! `full` plays every call of the path, in the first case with every error.
 
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 
 use kron_testkit::krond::{Krond, World, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
@@ -28,6 +29,9 @@ const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS
 
 /// How many failures in a row show that it is waited for something to pass.
 const PATIENT_ATTEMPTS: usize = 3;
+
+/// How often a case is played until nothing disturbs it.
+const PLAYS_MAX: usize = 4;
 
 /// The records of a run, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +94,31 @@ fn traced(injection: Option<&Injection>) -> Traced {
     Traced { world, krond, tracing, attached, nominal }
 }
 
+/// Plays something from the start of a daemon to its end; again if the daemon wrote `known.json`
+/// while its calls were counted.
+///
+/// It does so half a minute after the first record of a job, which a busy machine may take longer
+/// than. From then on a call of the same number is another one, and proves nothing.
+fn undisturbed<R>(
+    start: impl Fn() -> Traced,
+    play: impl Fn(&World, Krond, &Tracing, Attached, &str) -> R,
+) -> R {
+    for plays_left in (0..PLAYS_MAX).rev() {
+        let Traced { world, krond, tracing, attached, nominal } = start();
+        let played = panic::catch_unwind(AssertUnwindSafe(|| {
+            play(&world, krond, &tracing, attached, &nominal)
+        }));
+        let calls = tracing.calls();
+        let is_disturbed = || calls.iter().any(|call| call.about.contains("known.json"));
+        match played {
+            Ok(result) => return result,
+            Err(_) if plays_left > 0 && is_disturbed() => {}
+            Err(panic) => panic::resume_unwind(panic),
+        }
+    }
+    unreachable!("the last play is the last");
+}
+
 /// Whether a record is complete with this call: its directory is synced.
 fn completes(call: &Call) -> bool {
     matches!(&*call.name, "fsync" | "fdatasync") && call.about == "S"
@@ -97,14 +126,23 @@ fn completes(call: &Call) -> bool {
 
 /// Every call of the thread that writes state, through a run in which nothing fails.
 fn calls() -> Vec<(Record, Call)> {
-    let Traced { world, mut krond, tracing, attached, nominal } = traced(None);
+    undisturbed(|| traced(None), calls_of)
+}
+
+fn calls_of(
+    world: &World,
+    mut krond: Krond,
+    tracing: &Tracing,
+    attached: Attached,
+    nominal: &str,
+) -> Vec<(Record, Call)> {
     krond.wait_for("started");
     eventually("the start is recorded", || world.history("careful").pop());
     world.permit("permit");
     eventually("the end is durable", || {
         (tracing.calls().iter().filter(|call| completes(call)).count() == 3).then_some(())
     });
-    assert_eq!(witnesses(&world).get(&nominal), Some(&1));
+    assert_eq!(witnesses(world).get(nominal), Some(&1));
     krond.kill();
     attached.ended();
     let mut calls = Vec::new();
@@ -165,14 +203,27 @@ fn every_error_at_every_call() {
 }
 
 fn run(case: &Case) {
-    let Traced { world, mut krond, tracing, attached, nominal } = traced(Some(&case.injection()));
+    undisturbed(
+        || traced(Some(&case.injection())),
+        |world, krond, tracing, attached, nominal| {
+            play(case, (world, nominal), krond, (tracing, attached));
+        },
+    );
+}
+
+fn play(
+    case: &Case,
+    (world, nominal): (&World, &str),
+    mut krond: Krond,
+    (tracing, attached): (&Tracing, Attached),
+) {
     if case.record == Record::Ended {
         krond.wait_for("started");
         eventually("the start is recorded", || world.history("careful").pop());
         world.permit("permit");
     }
     if case.may_pass() {
-        waited_out(case, &world, krond, attached, &nominal);
+        waited_out(case, world, krond, attached, nominal);
     } else {
         let fatal = krond.wait_for("fatal");
         assert_tells(&fatal, "PersistenceError");
@@ -182,13 +233,13 @@ fn run(case: &Case) {
             // The next daemon would not look for a record that is written after its start.
             krond.wait_for_supervisors();
         }
-        fatal_for(case, &world, &nominal);
+        fatal_for(case, world, nominal);
     }
     let hit = tracing.injected();
     let first = hit.first().expect("something failed");
     assert_eq!((&first.name, &first.about), (&case.call.name, &case.call.about));
     assert!(matches!(case.when, When::ForGood(_)) || hit.len() == 1, "{hit:?}");
-    assert_ran_once(&world, &nominal);
+    assert_ran_once(world, nominal);
 }
 
 /// The daemon waits and tries again, and nothing is handled meanwhile.
@@ -389,42 +440,57 @@ fn a_disk_that_lies_about_what_it_took_costs_a_record_and_no_second_run() {
         .collect();
     assert_eq!(cases.len(), 3, "a write for each record: {cases:?}");
     all(&cases, |case| {
-        let Traced { world, mut krond, tracing, attached, nominal } =
-            traced(Some(&case.injection()));
-        wait_for_witness(&world, &nominal);
-        // Else start and end might be one record.
-        if case.record == Record::Ended {
-            eventually("the start is recorded", || world.history("careful").pop());
-        } else {
-            eventually("the record is lost", || tracing.injected().pop());
-        }
-        world.permit("permit");
-        if case.record == Record::Ended {
-            // Nothing is read after the last write, so nothing is found out before the next start.
-            krond.wait_for("finished");
-            eventually("the supervisor is told to leave", || {
-                kron_testkit::files::read(&world.state_dir().join(document_name("careful")))?
-                    .starts_with('"')
-                    .then_some(())
-            });
-            krond.stop();
-        } else {
-            assert_tells(&krond.wait_for("fatal"), "PersistenceError");
-            assert_eq!(krond.wait().code(), Some(5));
-        }
-        drop(attached);
-        let mut krond = world.start();
-        assert_tells(&krond.events("state_unreadable")[0], "PersistenceError");
-        assert_eq!(krond.events("state_lost")[0]["identity"], "careful");
-        eventually("it is replaced", || {
-            let document = serde_json::from_str::<serde_json::Value>(&kron_testkit::files::read(
-                &world.state_dir().join(document_name("careful")),
-            )?);
-            (document.ok()?["LastHandledPeriodID"] == *nominal).then_some(())
-        });
-        krond.stop();
-        assert_eq!(witnesses(&world).get(&nominal), Some(&1), "it ran again");
+        undisturbed(
+            || traced(Some(&case.injection())),
+            |world, krond, tracing, attached, nominal| {
+                believed(case, (world, nominal), krond, (tracing, attached));
+            },
+        );
     });
+}
+
+/// The daemon believes that this write was a whole one.
+fn believed(
+    case: &Case,
+    (world, nominal): (&World, &str),
+    mut krond: Krond,
+    (tracing, attached): (&Tracing, Attached),
+) {
+    wait_for_witness(world, nominal);
+    // Else start and end might be one record.
+    if case.record == Record::Ended {
+        eventually("the start is recorded", || world.history("careful").pop());
+    } else {
+        eventually("the record is lost", || tracing.injected().pop());
+    }
+    world.permit("permit");
+    if case.record == Record::Ended {
+        // Nothing is read after the last write, so nothing is found out before the next start.
+        krond.wait_for("finished");
+        eventually("the supervisor is told to leave", || {
+            kron_testkit::files::read(&world.state_dir().join(document_name("careful")))?
+                .starts_with('"')
+                .then_some(())
+        });
+        // What a daemon writes when it stops is none of the run's.
+        drop(attached);
+        krond.stop();
+    } else {
+        assert_tells(&krond.wait_for("fatal"), "PersistenceError");
+        assert_eq!(krond.wait().code(), Some(5));
+        drop(attached);
+    }
+    let mut krond = world.start();
+    assert_tells(&krond.events("state_unreadable")[0], "PersistenceError");
+    assert_eq!(krond.events("state_lost")[0]["identity"], "careful");
+    eventually("it is replaced", || {
+        let document = serde_json::from_str::<serde_json::Value>(&kron_testkit::files::read(
+            &world.state_dir().join(document_name("careful")),
+        )?);
+        (document.ok()?["LastHandledPeriodID"] == *nominal).then_some(())
+    });
+    krond.stop();
+    assert_eq!(witnesses(world).get(nominal), Some(&1), "it ran again");
 }
 
 #[test]
@@ -445,15 +511,20 @@ fn a_disk_that_takes_nothing_is_a_failure_and_an_interruption_is_none() {
         if case.effect == Effect::Returns(0) {
             return run(case);
         }
-        let Traced { world, krond, tracing, attached, nominal } = traced(Some(&case.injection()));
-        // Else start and end might be one record.
-        eventually("the start is recorded", || world.history("careful").pop());
-        world.permit("permit");
-        wait_for_end(&world);
-        krond.stop();
-        attached.ended();
-        assert_eq!(tracing.injected().len(), 1);
-        assert_ran_once(&world, &nominal);
+        undisturbed(
+            || traced(Some(&case.injection())),
+            |world, krond, tracing, attached, nominal| {
+                // Else start and end might be one record.
+                eventually("the start is recorded", || world.history("careful").pop());
+                world.permit("permit");
+                wait_for_end(world);
+                // What a daemon writes when it stops is none of the run's.
+                drop(attached);
+                krond.stop();
+                assert_eq!(tracing.injected().len(), 1);
+                assert_ran_once(world, nominal);
+            },
+        );
     });
 }
 

@@ -12,7 +12,6 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::faults::scene::{
     CODE, TESTIFY, assert_ran_once, assert_tells, before_due, careful, judge, settle, thread_named,
     unfinished, wait_for_end, wait_for_witness, witnesses, witnesses_of,
@@ -30,7 +29,8 @@ const HISTORY: &str = "[daemon]\nhistory = 1000\n";
 fn seldom(name: &str) -> String {
     // The name of a run by request has a slash in it.
     let testify = TESTIFY.replace("$KRON_PERIOD_ID", "${KRON_PERIOD_ID#manual/}");
-    format!("[job.{name}]\nschedule = \"{SELDOM}\"\ncommand = \"{testify}\"\nshell = true\n")
+    let schedule = kron_testkit::krond::seldom();
+    format!("[job.{name}]\nschedule = \"{schedule}\"\ncommand = \"{testify}\"\nshell = true\n")
 }
 
 /// As [`judge`] for `careful`, of which there were runs by request as well: they leave the mark

@@ -18,14 +18,13 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use kron_testkit::files::{read, write_private};
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, seldom};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::daemon::SELDOM;
 use crate::faults::scene::{all, document_name, judge, line_of, witnesses};
 use crate::faults::starting::Crashed;
 use crate::new_world;
@@ -308,7 +307,10 @@ fn what_looks_left_over_is_not_followed_either() {
 /// The file of the lock is removed while a daemon holds it.
 #[test]
 fn a_lock_that_was_removed_lets_no_second_daemon_in() {
-    let world = new_world("[job.careful]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n");
+    let world = new_world(&format!(
+        "[job.careful]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n",
+        seldom()
+    ));
     let krond = world.start();
     fs::remove_file(world.state_dir().join("lock")).unwrap();
     let (code, said) = world.run_to_end();
@@ -334,8 +336,9 @@ fn logs_are_not_led_astray_either() {
     }
     all(&cases, |case| {
         let world = new_world(&format!(
-            "[job.careful]\nschedule = \"{SELDOM}\"\n\
-             command = \"echo something\"\nshell = true\n[daemon]\nlog_runs = 1\n"
+            "[job.careful]\nschedule = \"{}\"\n\
+             command = \"echo something\"\nshell = true\n[daemon]\nlog_runs = 1\n",
+            seldom()
         ));
         let bait = Bait::new(&world);
         // What a daemon that tidies up there would remove.
@@ -387,8 +390,9 @@ fn has_left(krond: &mut Krond) -> bool {
 fn what_a_planted_link_points_at_is_not_tidied_up() {
     let hash = document_name("careful").trim_end_matches(".json").to_owned();
     let world = new_world(&format!(
-        "[job.careful]\nschedule = \"{SELDOM}\"\ncommand = [\"/bin/true\"]\n\
-         output = \"discard\"\n[daemon]\nlog_runs = 1\n"
+        "[job.careful]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n\
+         output = \"discard\"\n[daemon]\nlog_runs = 1\n",
+        seldom()
     ));
     let elsewhere = world.witness("elsewhere");
     let mut private = fs::DirBuilder::new();

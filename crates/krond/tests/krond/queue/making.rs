@@ -50,6 +50,11 @@ fn a_scheduled_job_enqueues_once_for_each_period_and_is_executed_when_that_is_du
     let mut krond = world.start();
     let handed = krond.wait_for_job("handed_over", "tick");
     krond.wait_for_job("handed_over", "tick");
+    // The job is durable when that is logged; the record of its period is written after it.
+    eventually("the period is recorded", || {
+        let history = world.history("tick");
+        history.iter().any(|entry| entry["PeriodID"] == handed["period_id"]).then_some(())
+    });
     krond.kill();
     let krond = world.start();
     eventually("more", || (world.testimony("ran").len() >= 3).then_some(()));

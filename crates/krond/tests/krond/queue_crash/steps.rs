@@ -10,6 +10,7 @@ use kron_testkit::krond::Krond;
 use kron_testkit::needs::left_out;
 use kron_testkit::strace::{Follow, NEEDS, Strace, calls};
 use kron_testkit::waiting::{eventually, now};
+use serde_json::Value;
 
 use crate::queue_crash::act::{Actor, Deed, Unanswered};
 use crate::queue_crash::checker::ORDERED;
@@ -124,6 +125,25 @@ fn everything(actor: Actor<'_>, life: &str) -> Result<(), Unanswered> {
     actor.direct(&name("direct"), Deed::new(5, 20))
 }
 
+/// Whether every job of a life has ended that was acknowledged, with all its retries.
+fn has_ended(chronicle: &Chronicle, life: &str) -> bool {
+    let prefix = format!("{life}-");
+    let jobs = chronicle.client.all("jobs");
+    let is_of_life =
+        |job: &&Value| job["params"]["name"].as_str().is_some_and(|name| name.starts_with(&prefix));
+    let jobs: Vec<&Value> = jobs.iter().filter(is_of_life).collect();
+    let is_over = |job: &&Value| {
+        let is_decided = job["state"] != "failed" || !job["retry_decision"].is_null();
+        let is_followed = job["retry_decision"] != "retried"
+            || jobs.iter().any(|next| next["retry_of"] == job["job_id"]);
+        !job["finished_at"].is_null() && is_decided && is_followed
+    };
+    let story = chronicle.story.lock().unwrap();
+    let mut acks = story.acks.iter().filter(|ack| ack.name.starts_with(&prefix));
+    let are_listed = acks.all(|ack| jobs.iter().any(|job| job["job_id"] == *ack.job));
+    are_listed && jobs.iter().all(is_over)
+}
+
 /// How many calls were made.
 #[derive(Clone, Copy, Debug)]
 struct Made {
@@ -172,9 +192,8 @@ fn one_of_everything(usual_every: u64) {
     let mut chronicle = Chronicle::new(Making::ClockToo);
     let mut krond = chronicle.begin();
     let whole = |actor: Actor<'_>| everything(actor, "whole").expect("nobody is killed yet");
-    // The clock goes on making some.
-    let is_done = |chronicle: &Chronicle| chronicle.open().is_some_and(|open| open < 3);
-    let made = count(&chronicle, &krond, whole, is_done);
+    // The clock makes two jobs a second for ever, which a slow disk may never catch up with.
+    let made = count(&chronicle, &krond, whole, |chronicle| has_ended(chronicle, "whole"));
     let every = number("KRON_QUEUE_CRASH_EVERY", usual_every).max(1) as usize;
     let syncs = (1..=made.syncs).step_by(every.div_ceil(2)).map(|number| (SYNC, number));
     let writes = (1..=made.writes).step_by(every * 4).map(|number| (WRITE, number));

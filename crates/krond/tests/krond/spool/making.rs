@@ -31,6 +31,11 @@ fn a_period_yields_one_task_over_crashes_and_is_executed_when_it_is_durable() {
     let mut krond = world.start();
     let handed = krond.wait_for_job("handed_over", "tick");
     krond.wait_for_job("handed_over", "tick");
+    // The task is durable when that is logged; the record of its period is written after it.
+    eventually("the period is recorded", || {
+        let history = world.history("tick");
+        history.iter().any(|entry| entry["PeriodID"] == handed["period_id"]).then_some(())
+    });
     krond.kill();
     let krond = world.start();
     world.says("ran", 3);

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, World};
+use kron_testkit::krond::{Krond, World, seldom};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
 use kron_testkit::waiting::{PATIENCE, eventually, now};
@@ -73,7 +73,7 @@ impl Chronicle {
     fn configure(&self, dropping: Dropping) {
         let schedule = match dropping {
             Dropping::Always => "* * * * * * @policy(deadline=5s)",
-            Dropping::WhenTold => "0 0 29 2 *",
+            Dropping::WhenTold => seldom(),
             Dropping::Never => "",
         };
         let job = format!(

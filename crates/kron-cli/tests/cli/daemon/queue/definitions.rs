@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{json_lines, ls, queue, show};
+use super::{common_beginning, json_lines, ls, queue, show};
 use crate::daemon::krond::wait_for;
 
 #[test]
@@ -36,7 +36,8 @@ fn templates_are_made_found_changed_and_deleted() {
     );
     let other = daemon.ask(&["template", "add", "report", "--type", "bad"]);
     assert_eq!(other["priority"], 0);
-    let told = daemon.kron(&["template", "rm", &id[..6]]).no(2);
+    let other = other["template_id"].as_str().expect("an id");
+    let told = daemon.kron(&["template", "rm", common_beginning(&id, other)]).no(2);
     assert!(told.contains("means 2 templates") && told.contains("thumbnails"), "{told}");
     let listed = daemon.kron(&["template", "ls"]).ok();
     let names: Vec<&str> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();

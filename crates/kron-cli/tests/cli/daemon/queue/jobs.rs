@@ -2,9 +2,11 @@
 
 use serde_json::json;
 
-use super::{add, feed, go, ids, json_lines, ls, queue, show, wait_state};
+use super::{add, common_beginning, feed, go, ids, json_lines, ls, queue, show, wait_state};
 use crate::daemon::krond::Daemon;
 
+/// The id of no job: those that are made begin with a later time.
+const UNKNOWN: &str = "0198c5d1-7a10-7000-8c3f-5f215f21c09a";
 const PAUSE: [&str; 4] = ["queue", "pause", "--reason", "for a test"];
 
 #[test]
@@ -39,35 +41,31 @@ fn a_job_is_found_by_either_end_of_its_id() {
     let text = daemon.kron(&["queue", "show", &first]).ok();
     assert!(text.starts_with(&format!("{first}\n  type     echo\n")), "{text}");
 
-    // What begins alike was made at the same time.
-    let told = daemon.kron(&["queue", "show", &first[..6]]).no(2);
-    assert!(
-        told.starts_with(&format!(
-            "error: `{}` means 2 jobs\nhint: give more digits:\n",
-            &first[..6]
-        )),
-        "{told}"
-    );
+    let common = common_beginning(&first, &second);
+    let told = daemon.kron(&["queue", "show", common]).no(2);
+    let expected = format!("error: `{common}` means 2 jobs\nhint: give more digits:\n");
+    assert!(told.starts_with(&expected), "{told}");
     assert!(told.contains(&first[28..]) && told.contains(&second[28..]), "{told}");
-    let told = daemon.kron(&["queue", "cancel", &first[..6]]).no(2);
+    let told = daemon.kron(&["queue", "cancel", common]).no(2);
     assert!(told.contains("means 2 jobs"), "{told}");
     assert_eq!(show(&daemon, &first)["job"]["state"], "queued");
 
-    let unknown = "0198c5d1-7a10-7000-8c3f-5f215f21c09a";
     for words in [
-        &["queue", "show", unknown][..],
-        &["queue", "prio", unknown, "3"],
-        &["queue", "move", unknown, "--top"],
-        &["queue", "edit", unknown, "--now"],
-        &["queue", "cancel", unknown],
-        &["queue", "retry", unknown],
+        &["queue", "show", UNKNOWN][..],
+        &["queue", "prio", UNKNOWN, "3"],
+        &["queue", "move", UNKNOWN, "--top"],
+        &["queue", "edit", UNKNOWN, "--now"],
+        &["queue", "cancel", UNKNOWN],
+        &["queue", "retry", UNKNOWN],
     ] {
         let told = daemon.kron(words).no(1);
-        assert_eq!(told, format!("error: there is no job `{unknown}`\n"), "{words:?}");
+        assert_eq!(told, format!("error: there is no job `{UNKNOWN}`\n"), "{words:?}");
     }
-    for words in [["queue", "show", "5f21c0"], ["queue", "logs", "5f21c0"]] {
+    // More digits than an id has by chance.
+    let end = &UNKNOWN[24..];
+    for words in [["queue", "show", end], ["queue", "logs", end]] {
         let told = daemon.kron(&words).no(1);
-        assert!(told.starts_with("error: no job") && told.contains("`5f21c0`"), "{told}");
+        assert!(told.starts_with("error: no job") && told.contains(&format!("`{end}`")), "{told}");
     }
 }
 
@@ -165,10 +163,10 @@ fn jobs_are_moved_and_changed_while_they_wait() {
     assert_eq!(show(&daemon, &later)["job"]["state"], "delayed");
 
     // One that is unknown does not save the others.
-    let run = daemon.kron(&["queue", "cancel", a, "ffff", c]);
+    let run = daemon.kron(&["queue", "cancel", a, UNKNOWN, c]);
     assert_eq!(run.code, Some(1));
     assert_eq!(run.out, format!("{a}: cancelled\n{c}: cancelled\n"));
-    assert!(run.err.starts_with("error: no job `ffff`"), "{run:?}");
+    assert_eq!(run.err, format!("error: there is no job `{UNKNOWN}`\n"));
     assert!(daemon.kron(&["queue", "cancel", a]).no(1).starts_with("error: "));
     assert!(daemon.kron(&["queue", "move", a, "--top"]).no(1).contains("not queued"));
     let shown = show(&daemon, a);
