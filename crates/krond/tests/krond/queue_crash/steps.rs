@@ -5,7 +5,9 @@
 //! the world, so that each sync is known; then with one of everything, where the number of a call
 //! says only roughly what it was for.
 
-use kron_testkit::chance::{has_subset, is_selected, number};
+use std::collections::BTreeSet;
+
+use kron_testkit::chance::{is_selected, number};
 use kron_testkit::krond::Krond;
 use kron_testkit::needs::left_out;
 use kron_testkit::strace::{Follow, NEEDS, Strace, calls};
@@ -29,8 +31,11 @@ const EVERY_OF_FULL: u64 = 1;
 /// The syncs of a job, each of which waits for the one before: enqueued, claimed, its process
 /// recorded, ended. What is told about its end may go with others.
 const SYNCS_OF_ONE: usize = 4;
-/// How many of the writes of a job are tried in the suite, beside all syncs.
+/// How many of the writes of a job are tried in the suite, beside all syncs and those below.
 const WRITES: usize = 10;
+/// The writes at which canaries are noticed (`subset:` in `tests/canaries`). The suite tries them
+/// whether or not a canary is active.
+const WRITES_OF_CANARIES: [usize; 7] = [11, 13, 15, 17, 31, 33, 35];
 /// A handler that outlives its daemon.
 const OUTLIVES: Deed = Deed { code: 0, ms: 0, held: true };
 
@@ -59,10 +64,9 @@ fn one_job(writes_max: usize) {
     let made = count(&chronicle, &krond, whole, |chronicle| chronicle.is_quiet(&krond));
     assert!(made.syncs >= SYNCS_OF_ONE, "only {made:?}");
     let syncs = (1..=SYNCS_OF_ONE).map(|number| (SYNC, number));
-    let writes_max = if has_subset() { made.writes } else { writes_max };
-    let writes = (1..=made.writes)
-        .step_by(made.writes.div_ceil(writes_max).max(1))
-        .map(|number| (WRITE, number));
+    let spread = (1..=made.writes).step_by(made.writes.div_ceil(writes_max).max(1));
+    let writes: BTreeSet<usize> = spread.chain(WRITES_OF_CANARIES).collect();
+    let writes = writes.into_iter().map(|number| (WRITE, number));
     let points = syncs.chain(writes).filter(|(call, number)| {
         let kind = if *call == SYNC { "sync" } else { "write" };
         is_selected(&format!("{kind}:{number}"))
