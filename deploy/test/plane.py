@@ -29,11 +29,8 @@ CONTROL_PLANE = HERE.parents[1] / "crates" / "kron-operator" / "tests" / "contro
 PATIENCE_S = 180
 PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
-# How many times a port that somebody else took in the meantime is tried anew.
-STARTS_MAX = 3
-PORTS_HANDED_OUT = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
-# Fewer would be soon used up by several tests at the same time.
-PORTS_MIN = 1_000
+# By which etcd calls itself; it has no peers that could ask for it.
+PEERS = "http://127.0.0.1:2380"
 
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
@@ -114,41 +111,20 @@ def comes_true(what, happened):
         return False
 
 
-# The names of ports that this process has taken.
-taken = []
+# The sockets that keep ports for this process.
+reserved = []
 
 
-def ports_to_choose_from():
-    """Not those that the kernel hands out to connections, which may take one between the choice and
-    its use."""
-    first, last = map(int, PORTS_HANDED_OUT.read_text().split())
-    # Above those of everyday's services if there is room.
-    for ports in (range(12_000, first), range(last + 1, 65_536), range(1_024, first)):
-        if len(ports) >= PORTS_MIN:
-            return ports
-    raise Failure(f"the kernel hands out the ports {first} to {last}, which leaves too few: see "
-                  f"{PORTS_HANDED_OUT}")
-
-
-def free_port():
-    """A port that no process listens on and that the kernel hands out to no connection, so that it
-    is still free a moment later. A name in the abstract namespace of sockets keeps other test
-    processes from it: `tests/cluster/control_plane/start.rs` uses the same names."""
-    ports = ports_to_choose_from()
-    for step in range(len(ports)):
-        port = ports[(os.getpid() * 97 + len(taken) + step) % len(ports)]
-        name = socket.socket(socket.AF_UNIX)
-        try:
-            name.bind(f"\0kron-test-port-{port}")
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            name.close()
-            continue
-        taken.append(name)
-        return port
-    raise Failure("no port is free")
+def reserved_port():
+    """A port of loopback that belongs to this process for as long as it lives. The kernel hands it
+    out, and a socket that never listens keeps it: no foreign process can take it before the program
+    that it is for listens there. The program shares it by SO_REUSEPORT, which the kernel permits to
+    processes of the same user. `tests/cluster/control_plane/start.rs` does the same."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    holder.bind(("127.0.0.1", 0))
+    reserved.append(holder)
+    return holder.getsockname()[1]
 
 
 class ControlPlane:
@@ -159,14 +135,12 @@ class ControlPlane:
         self.processes = []
 
     def __enter__(self):
-        for attempt in range(STARTS_MAX):
-            try:
-                self.start(self.root / str(attempt))
-                return self
-            except Failure:
-                self.__exit__()
-                if attempt + 1 == STARTS_MAX:
-                    raise
+        try:
+            self.start(self.root / "plane")
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_):
         for process in reversed(self.processes):
@@ -176,19 +150,19 @@ class ControlPlane:
 
     def start(self, root):
         root.mkdir()
-        self.port, etcd, peers, manager = (free_port() for _ in range(4))
+        self.port, etcd = reserved_port(), reserved_port()
         self.audit = root / "audit.jsonl"
         (root / "audit.yaml").write_text(json.dumps(AUDIT))
         (root / "tokens.csv").write_text('admin,admin,admin,"system:masters"\n')
         store = f"http://127.0.0.1:{etcd}"
         self.begin(root, "etcd", [
-            "--unsafe-no-fsync", f"--data-dir={root}/etcd", "--log-level=warn",
+            "--unsafe-no-fsync", f"--data-dir={root}/etcd", "--log-level=warn", "--socket-reuse-port",
             f"--listen-client-urls={store}", f"--advertise-client-urls={store}",
-            f"--listen-peer-urls=http://127.0.0.1:{peers}",
-            f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
-            f"--initial-cluster=default=http://127.0.0.1:{peers}"])
+            "--listen-peer-urls=http://127.0.0.1:0", f"--initial-advertise-peer-urls={PEERS}",
+            f"--initial-cluster=default={PEERS}"])
         apiserver = self.begin(root, "kube-apiserver", [
             f"--etcd-servers={store}", "--bind-address=127.0.0.1", f"--secure-port={self.port}",
+            "--permit-port-sharing",
             "--advertise-address=10.0.0.1", "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={root}/certs",
             "--service-account-issuer=https://kubernetes.test",
@@ -210,8 +184,8 @@ class ControlPlane:
                    lambda: self.try_get("/api/v1/namespaces/default"), apiserver, log)
         self.begin(root, "kube-controller-manager", [
             f"--kubeconfig={self.config}", "--leader-elect=false",
-            "--authentication-skip-lookup=true", "--bind-address=127.0.0.1",
-            f"--secure-port={manager}", f"--cert-dir={root}/manager-certs",
+            # No process asks it anything.
+            "--authentication-skip-lookup=true", "--secure-port=0",
             "--controllers=clusterrole-aggregation-controller,garbage-collector-controller"])
 
     def begin(self, root, name, arguments):

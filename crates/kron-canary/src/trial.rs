@@ -33,8 +33,10 @@ const LEFT_OUT: &str = "KRON_TEST_LEFT_OUT";
 const ATTACH: &str = "attach";
 /// The word for what only root may do.
 const AS_ROOT: &str = "root";
-/// What the kernel calls the owner of everything.
+/// The user id of root.
 const ROOT: u32 = 0;
+/// A PID namespace that ends with its first process, as `unshare` has it.
+const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// The test programs that have canaries, as `cargo test` is told of them.
 const SUITES: &[&str] = &[
@@ -169,9 +171,9 @@ fn may_attach() -> bool {
 fn run(canary: Canary, notice: &Notice) -> (Option<ExitStatus>, String) {
     let program = std::env::current_exe().expect("the path of this test program");
     let mut output = unnamed_file(canary).expect("a file for the output");
-    let mut command = if is_root() {
+    let mut command = if has_namespaces() {
         let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(program);
+        command.args(NAMESPACE).arg("--").arg(program);
         command
     } else {
         Command::new(program)
@@ -200,6 +202,12 @@ fn unnamed_file(canary: Canary) -> io::Result<File> {
     let file = File::options().read(true).append(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
+}
+
+/// Whether this process may make namespaces; root in a container may not.
+fn has_namespaces() -> bool {
+    let probe = Command::new("unshare").args(NAMESPACE).args(["--", "true"]).output();
+    probe.is_ok_and(|output| output.status.success())
 }
 
 fn is_root() -> bool {

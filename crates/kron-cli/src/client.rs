@@ -260,6 +260,8 @@ impl Client {
                 ClientError::NotRunning { socket, is_one_here }
             }
             io::ErrorKind::PermissionDenied => ClientError::Denied { socket },
+            // The daemon closed its socket while this connection was in the socket's queue.
+            io::ErrorKind::ConnectionReset => self.broken(&source),
             _ => ClientError::Connect { socket, source },
         }
     }
@@ -391,6 +393,22 @@ mod tests {
         assert_eq!(with_query("jobs", &query[..1]), "jobs");
         let two = [("a", Some("1".to_owned())), ("b", Some("ä".to_owned()))];
         assert_eq!(with_query("jobs", &two), "jobs?a=1&b=%C3%A4");
+    }
+
+    /// `kron stop` asks a daemon that is ending until no daemon answers.
+    #[test]
+    fn a_socket_that_closes_is_not_one_that_cannot_be_used() {
+        let client = Client::at("krond.sock".into());
+        for (kind, is_ending, is_not_running) in [
+            (io::ErrorKind::ConnectionReset, true, false),
+            (io::ErrorKind::ConnectionRefused, false, true),
+            (io::ErrorKind::NotFound, false, true),
+            (io::ErrorKind::OutOfMemory, false, false),
+        ] {
+            let error = client.unconnected(kind.into());
+            assert_eq!(matches!(error, ClientError::Broken { .. }), is_ending, "{kind}");
+            assert_eq!(error.is_not_running(), is_not_running, "{kind}");
+        }
     }
 
     #[test]

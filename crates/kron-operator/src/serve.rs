@@ -224,14 +224,15 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use kron_testkit::waiting::PATIENCE;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinHandle;
     use tokio::time::{advance, pause, resume, timeout};
 
     use super::*;
 
-    /// Long enough for a machine that is busy with something else.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    /// Without a tick for longer than this the controller is stuck: no machine stalls for as long.
+    const TICK_BOUND: Duration = Duration::from_secs(3600);
 
     struct Served {
         address: SocketAddr,
@@ -264,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_path_tells_what_it_is_for_and_nothing_is_changed() {
-        let served = start(PATIENCE).await;
+        let served = start(TICK_BOUND).await;
         let at = served.address;
         assert_eq!(ask(at, "GET", "/healthz").await.0, 200);
         assert_eq!(ask(at, "GET", "/readyz").await.0, 503);
@@ -283,12 +284,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_controller_that_does_not_come_round_is_not_healthy() {
-        let served = start(PATIENCE).await;
+        let served = start(TICK_BOUND).await;
         // The clock stands still but for what the test lets pass.
         pause();
-        advance(PATIENCE).await;
+        advance(TICK_BOUND).await;
         served.health.tick();
-        advance(PATIENCE).await;
+        advance(TICK_BOUND).await;
         assert!(served.health.is_alive());
         advance(Duration::from_millis(1)).await;
         assert!(!served.health.is_alive());
@@ -302,7 +303,8 @@ mod tests {
 
     #[tokio::test]
     async fn silent_connections_wait_their_turn_and_do_not_hold_up_the_end() {
-        let served = start(PATIENCE).await;
+        let served = start(TICK_BOUND).await;
+        let begun = Instant::now();
         let mut silent = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             silent.push(TcpStream::connect(served.address).await.unwrap());
@@ -312,7 +314,9 @@ mod tests {
         let mut early = TcpStream::connect(served.address).await.unwrap();
         early.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let answered = timeout(Duration::from_millis(300), early.read_u8()).await;
-        assert!(answered.is_err(), "served beyond the bound");
+        // On a machine that stalled for the life of a connection there is a place again.
+        let is_full = begun.elapsed() < CONNECTION_LIFE_MAX;
+        assert!(answered.is_err() || !is_full, "served beyond the bound");
         silent.drain(..2);
         assert_eq!(timeout(PATIENCE, asked).await.unwrap().unwrap().0, 200);
         served.stop.send(true).unwrap();

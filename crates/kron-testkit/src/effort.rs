@@ -41,6 +41,26 @@ pub fn bounded<T>(what: &dyn Debug, most: Duration, mut work: impl FnMut() -> T)
     answer.expect("it was run")
 }
 
+/// As [`bounded`], for a program that the kernel ends after a number of seconds of processor time:
+/// `run` gets that number, and returns nothing if the program was ended by the limit. The kernel
+/// counts whole seconds.
+///
+/// # Panics
+///
+/// If the program takes more than that, and more than a slow processor explains.
+pub fn bounded_program<T>(
+    what: &dyn Debug,
+    most_s: u64,
+    mut run: impl FnMut(u64) -> Option<T>,
+) -> T {
+    if let Some(done) = run(most_s) {
+        return done;
+    }
+    let slow_s = Duration::from_secs(most_s).mul_f64(slowness()).as_secs_f64().ceil() as u64;
+    let done = (0..RUNS).find_map(|_| run(slow_s));
+    done.unwrap_or_else(|| panic!("{what:?} takes more than {slow_s} s of processor time"))
+}
+
 fn timed<T>(work: &mut impl FnMut() -> T) -> (T, Duration) {
     let start = cpu_time();
     let done = work();
@@ -78,4 +98,27 @@ fn what_is_too_slow_by_far_is_noticed_on_any_processor() {
     let result = std::panic::catch_unwind(|| effort(YARDSTICK_STEPS));
     let said = *result.expect_err("it took too long").downcast::<String>().unwrap();
     assert!(said.contains("of processor time"), "{said}");
+}
+
+#[test]
+fn a_program_gets_more_seconds_only_on_a_slower_processor() {
+    let mut limits = Vec::new();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        bounded_program(&"endless", 3, |limit_s| -> Option<()> {
+            limits.push(limit_s);
+            None
+        });
+    }));
+    let said = *result.expect_err("it is never done").downcast::<String>().unwrap();
+    assert!(said.contains("\"endless\" takes more than"), "{said}");
+    assert_eq!((limits[0], limits.len()), (3, 1 + RUNS));
+    assert!(limits[1..].iter().all(|limit_s| *limit_s >= 3 && *limit_s == limits[1]));
+    // What needs no more than its bound is run once.
+    let mut runs = 0;
+    let used = |limit_s| {
+        runs += 1;
+        (limit_s >= 3).then_some(limit_s)
+    };
+    assert_eq!(bounded_program(&"short", 3, used), 3);
+    assert_eq!(runs, 1);
 }

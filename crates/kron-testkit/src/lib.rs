@@ -11,6 +11,7 @@
 //! | [`process`] | processes and threads as the kernel shows them |
 //! | [`strace`] | a tracer that stops or kills a process at a system call |
 //! | [`loop_mount`] | an ext4 that loses its power |
+//! | [`tmpfs_mount`] | a file system in memory that is soon full |
 //! | [`krond`] | a real daemon over a directory of its own |
 //!
 //! It knows the daemon by its program and its files only and shares no code with what it tests:
@@ -25,8 +26,10 @@ pub mod effort;
 pub mod files;
 pub mod krond;
 pub mod loop_mount;
+mod mount_namespace;
 pub mod needs;
 pub mod process;
 pub mod programs;
 pub mod strace;
+pub mod tmpfs_mount;
 pub mod waiting;

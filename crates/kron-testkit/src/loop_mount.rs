@@ -9,8 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use nix::sched::{CloneFlags, unshare};
-
+use crate::mount_namespace;
 use crate::needs::Need;
 use crate::programs::must_run;
 use crate::waiting::eventually;
@@ -38,8 +37,7 @@ pub struct LoopMount {
 impl LoopMount {
     /// Makes a file system of this size and mounts it.
     pub fn of_bytes(bytes: u64) -> LoopMount {
-        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
-        must_run(Need::Loop, "mount", &["--make-rprivate", "/"]);
+        mount_namespace::enter(Need::Loop);
         let parent = tempfile::tempdir().unwrap();
         let (image, point) = (parent.path().join("image"), parent.path().join("mounted"));
         std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();

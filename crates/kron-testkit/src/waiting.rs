@@ -17,14 +17,21 @@ pub const GLANCE: Duration = Duration::from_millis(5);
 
 /// Waits until there is something.
 #[track_caller]
-pub fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_every(GLANCE, what, look)
+}
+
+/// As [`eventually`], with this pause between looks: for a look that starts a program, which takes
+/// processor time from what the test waits for.
+#[track_caller]
+pub fn eventually_every<T>(pause: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(GLANCE);
+        thread::sleep(pause);
     }
 }
 

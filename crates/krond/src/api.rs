@@ -316,7 +316,62 @@ fn router(handle: Handle) -> Router {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::time::Instant;
+
     use super::*;
+
+    /// Bytes on their way between a client and the server.
+    const ON_THE_WAY: usize = 64 * 1024;
+
+    /// What a client gets that writes `head` and then `drip` once a second until the connection is
+    /// closed, and after how many seconds that is. The clock moves only while everything waits, to the
+    /// next time that is waited for: how busy the machine is changes nothing.
+    fn dripping(head: &'static str, drip: &'static [u8]) -> (String, u64) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+            let (theirs, ours) = tokio::io::duplex(ON_THE_WAY);
+            let since = Instant::now();
+            let served = connection(Peer::Local(Access::Change), Router::new(), ours);
+            let (answer, ()) = tokio::join!(client(theirs, head, drip), served);
+            (answer, since.elapsed().as_secs())
+        })
+    }
+
+    async fn client(stream: DuplexStream, head: &str, drip: &[u8]) -> String {
+        let (mut from, mut to) = tokio::io::split(stream);
+        to.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let reading = from.read_to_string(&mut answer);
+        let dripping = async {
+            loop {
+                // It may be closed by now, which the other half reads.
+                let _ = to.write_all(drip).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            read = reading => assert!(read.is_ok(), "{read:?}"),
+            () = dripping => {}
+        }
+        answer
+    }
+
+    #[test]
+    fn a_peer_that_does_not_complete_its_request_is_given_up_after_half_a_minute() {
+        let head = "POST /jobs HTTP/1.1\r\nHost: k\r\nContent-Length: 5000\r\n";
+        // One that says nothing, and one that does not come to the end of its head.
+        for (head, drip) in [("", ""), (head, "X-A: b\r\n")] {
+            assert_eq!(dripping(head, drip.as_bytes()), (String::new(), 10), "{head:?}");
+        }
+        // Two that do not come to the end of their body.
+        let head = "POST /jobs HTTP/1.1\r\nHost: k\r\nContent-Length: 5000\r\n\r\n";
+        for drip in ["", "x"] {
+            let (answer, seconds) = dripping(head, drip.as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(seconds, 30, "{drip:?}");
+        }
+    }
 
     #[test]
     fn the_default_directory_has_its_socket_in_run() {

@@ -4,14 +4,15 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kron_exec::{
     Held, Image, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id,
 };
 use kron_state::{RealDirectory, RunEnd, RunId, RunRead, RunRecord, Store};
-use kron_testkit::files::copy_program;
+use kron_testkit::files::{copy_program, read};
 pub(crate) use kron_testkit::waiting::PATIENCE;
+use kron_testkit::waiting::eventually;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -224,20 +225,15 @@ pub(crate) fn assert_nobody_left() {
 }
 
 /// Waits for a condition that nothing can be waited on for.
+#[track_caller]
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually(what, || condition().then_some(()));
 }
 
 /// Waits until a file has something in it, and says what.
+#[track_caller]
 pub(crate) fn wait_for_text(path: &Path) -> String {
-    let mut text = String::new();
-    wait_until(&format!("{} has a line", path.display()), || {
-        text = fs::read_to_string(path).unwrap_or_default();
-        text.ends_with('\n')
-    });
-    text
+    eventually(&format!("{} has a line", path.display()), || {
+        read(path).filter(|text| text.ends_with('\n'))
+    })
 }

@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause after one that it refused for what it is.
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// For so many seconds after it was judged, a start that the server put off is not late by that.
-pub(super) const PUT_OFF_S_MAX: i64 = 5;
+const PUT_OFF_S_MAX: i64 = 5;
 /// The longest that a server which puts a start off is left alone.
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long until the removal of a Job is tried again.

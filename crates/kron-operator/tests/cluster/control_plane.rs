@@ -20,6 +20,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use kron_testkit::waiting::PATIENCE;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -29,7 +30,7 @@ pub(crate) use self::api::Api;
 pub(crate) use self::start::Site;
 use crate::audit::{AuditLog, Request};
 use crate::judge::Judge;
-use crate::process::{PATIENCE, Process, remove_at_exit, wait_until};
+use crate::process::{Process, remove_at_exit, wait_until};
 use crate::service::served;
 
 /// A user in the group `system:masters`.

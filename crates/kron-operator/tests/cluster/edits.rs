@@ -4,16 +4,16 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::judge::period_label;
-use crate::scene::{Scene, in_seconds, records, spec, spec_with, text, time, wait_for_clock};
+use crate::scene::{
+    Scene, in_seconds, records, seldom, spec, spec_with, text, time, wait_for_clock,
+};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-/// A schedule whose next period is far away, whenever this runs: the 29th of February.
-const FAR: &str = "0 0 29 2 *";
 
 #[test]
 fn another_schedule_runs_nothing_of_the_past() {
     let scene = Scene::shared("schedule");
-    let created = scene.create("moved", &spec(FAR));
+    let created = scene.create("moved", &spec(&seldom()));
     scene.await_condition("moved", "Ready", "True");
     let created_at = time(&created["metadata"]["creationTimestamp"]);
     wait_for_clock(created_at + SECOND * 4);
@@ -149,7 +149,7 @@ fn a_kronjob_that_waits_for_its_jobs_to_go_makes_no_more() {
     let leaving = scene.kronjob("leaving");
     assert!(leaving["metadata"]["deletionTimestamp"].is_string(), "{leaving:#}");
     // The operator has seen that it is going once it has seen what came later.
-    scene.create("later", &spec(FAR));
+    scene.create("later", &spec(&seldom()));
     scene.await_condition("later", "Ready", "True");
     let since = in_seconds(0);
     wait_for_clock(since + SECOND * 3);

@@ -12,7 +12,6 @@
 //!
 //! The tests look at logs of operators to know when to go on, never to judge.
 
-mod chance;
 mod load;
 mod lost_answers;
 mod replica;
@@ -22,8 +21,6 @@ mod verdict;
 mod wakes;
 
 use jiff::Timestamp;
-
-use crate::process::PATIENCE;
 
 /// The wall clock, which the audit log follows, too.
 fn wall() -> Timestamp {

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kron_testkit::process::{has_ended, is_stopped};
+use kron_testkit::waiting::PATIENCE;
 use nix::sys::signal::Signal;
 use nix::unistd::gettid;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ use crate::audit;
 use crate::control_plane::{ADMIN, Api, ControlPlane, NOBODY, OPERATOR, Settings};
 use crate::judge::JobKey;
 use crate::operator::Operator;
-use crate::process::{PATIENCE, Process, read, remove_at_exit, state, wait_until};
+use crate::process::{Process, read, remove_at_exit, wait_until};
 use crate::proxy::{Fault, Matching, Often, Proxy};
 use crate::scene::wall;
 
@@ -388,9 +390,9 @@ fn an_operator_is_found_stopped_resumed_and_ended() {
     wait_until("it goes through the proxy", PATIENCE, || (proxy.open_watches() > 0).then_some(()));
 
     operator.suspend();
-    wait_until("it is stopped", PATIENCE, || (state(operator.id()) == "T").then_some(()));
+    wait_until("it is stopped", PATIENCE, || is_stopped(operator.id()).then_some(()));
     operator.resume();
-    wait_until("it runs", PATIENCE, || (state(operator.id()) != "T").then_some(()));
+    wait_until("it runs", PATIENCE, || (!is_stopped(operator.id())).then_some(()));
     assert!(operator.stop().success(), "{}", operator.log_text());
     assert_eq!(operator.events("stopped").len(), 1);
 
@@ -434,12 +436,10 @@ fn a_killed_test_leaves_no_process_and_no_directory() {
         .unwrap();
     let held = directory.path().join("held");
     let id = wait_until("a process is held", PATIENCE, || read(&held.join("id")).parse().ok());
-    wait_until("it sleeps", PATIENCE, || (state(id) == "S").then_some(()));
+    assert!(!has_ended(id));
     holder.kill().unwrap();
     holder.wait().unwrap();
-    wait_until("the process is gone", PATIENCE, || {
-        matches!(state(id).as_str(), "" | "Z").then_some(())
-    });
+    wait_until("the process is gone", PATIENCE, || has_ended(id).then_some(()));
     wait_until("the directory is gone", PATIENCE, || (!held.exists()).then_some(()));
 }
 

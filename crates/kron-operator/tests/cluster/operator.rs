@@ -6,12 +6,13 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
+use kron_testkit::waiting::PATIENCE;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::control_plane::{ControlPlane, OPERATOR};
-use crate::process::{PATIENCE, Process, read, wait_until};
+use crate::process::{Process, read, wait_until};
 
 /// A running operator. It is killed when this is dropped.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Operator {
     }
 
     /// The process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> i32 {
         self.process.id()
     }
 

@@ -2,11 +2,11 @@
 
 use std::net::TcpListener;
 
+use kron_testkit::waiting::now;
 use serde_json::json;
 
 use crate::control_plane::OPERATOR;
 use crate::operator::Operator;
-use crate::process::now;
 use crate::scene::{PATIENCE, Scene, endless_spec, spec, spec_with};
 
 /// The value of a series, by its name and labels as they are written.

@@ -14,20 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use kron_testkit::process;
+use kron_testkit::waiting::now;
+use nix::sys::signal::Signal;
 
 /// How many bytes at the end of a log are shown when something went wrong.
 const LOG_TAIL_BYTES: usize = 16 * 1024;
-/// After how long a condition that does not hold counts as a hang, as in `kron_testkit::waiting`.
-/// It bounds nothing else. What other programs do in their own time fits in: the cluster's garbage
-/// collector looks every thirty seconds which kinds there are, and backs off from owners of a kind
-/// that it does not know; clients of an API server that was away may wait half a minute before they
-/// try again, and longer the second time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// How often a condition is looked at again.
+/// How often a condition is looked at again. Most of these are questions to an API server, which has
+/// other things to do: hence not as often as in `kron_testkit::waiting`.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running program whose whole output goes to one file.
@@ -59,9 +55,8 @@ impl Process {
 
     /// Sends a signal to the program and to whatever it started.
     pub(crate) fn signal(&self, signal: Signal) {
-        let group = Pid::from_raw(-i32::try_from(self.child.id()).unwrap());
-        // Gone already is as good as told.
-        let _ = kill(group, signal);
+        // The negative number is that of its group.
+        process::signal(-self.id(), signal);
     }
 
     /// The exit status, once it has ended.
@@ -96,8 +91,8 @@ impl Process {
     }
 
     /// The process id.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
     }
 
     /// The end of its log.
@@ -141,6 +136,11 @@ impl Drop for Process {
 }
 
 /// Waits until something is true, and says what has been waited for when it does not become so.
+///
+/// The timeout is [`PATIENCE`](kron_testkit::waiting::PATIENCE) or longer. What other programs do in
+/// their own time fits in: the cluster's garbage collector looks every thirty seconds which kinds
+/// there are, and backs off from owners of a kind that it does not know; clients of an API server
+/// that was away may wait half a minute before they try again, and longer the second time.
 pub(crate) fn wait_until<T>(
     what: &str,
     timeout: Duration,
@@ -156,24 +156,12 @@ pub(crate) fn wait_until<T>(
     }
 }
 
-/// What a file holds, whatever it is; a file that is not there holds nothing.
+/// What a file holds; a file that is not there holds nothing. Unlike that of `kron_testkit::files`
+/// this reads logs that other programs write meanwhile, whose last character may not be complete.
 pub(crate) fn read(path: &Path) -> String {
     #[expect(clippy::disallowed_methods, reason = "a test reads what the programs wrote")]
     let bytes = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The one letter of a process's state; nothing when there is no such process.
-pub(crate) fn state(id: u32) -> String {
-    let stat = read(Path::new(&format!("/proc/{id}/stat")));
-    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    after_name.chars().take(1).collect()
-}
-
-/// The monotonic clock of the tests.
-pub(crate) fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "tests measure how long others take")]
-    Instant::now()
 }
 
 /// Removes a directory when this process is gone, however it ended.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use kron_testkit::waiting::now;
 use serde_json::json;
 
 use crate::control_plane::{ControlPlane, OPERATOR};
-use crate::process::now;
 
 const PAUSE: Duration = Duration::from_millis(50);
 const QUESTIONS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

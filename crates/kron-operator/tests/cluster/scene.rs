@@ -15,6 +15,9 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kron_testkit::process::has_ended;
+pub(crate) use kron_testkit::waiting::PATIENCE;
+use kron_testkit::waiting::now;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,8 +25,7 @@ use crate::audit::Request;
 use crate::control_plane::{ControlPlane, OPERATOR};
 use crate::judge::period_label;
 use crate::operator::{HOME, Operator};
-pub(crate) use crate::process::PATIENCE;
-use crate::process::{now, read, state};
+use crate::process::read;
 use crate::service::served;
 
 /// How often a scene looks again. The API server has other things to do.
@@ -39,7 +41,7 @@ pub(crate) struct Scene {
 /// The operator that looks at all namespaces of the shared control plane.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SharedOperator {
-    id: u32,
+    id: i32,
     log: PathBuf,
 }
 
@@ -50,7 +52,7 @@ impl SharedOperator {
 
     /// Whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
-        !matches!(state(self.id).as_str(), "" | "Z")
+        !has_ended(self.id)
     }
 
     /// Everything that it has logged so far.
@@ -450,6 +452,11 @@ pub(crate) fn in_seconds(seconds: i64) -> Timestamp {
 /// A schedule with this second as its only period for a year.
 pub(crate) fn once_at(second: Timestamp) -> String {
     second.strftime("%-S %-M %-H %-d %-m *").to_string()
+}
+
+/// A schedule that is due only in half a year, at whatever time a test runs.
+pub(crate) fn seldom() -> String {
+    once_at(in_seconds(183 * 86_400))
 }
 
 /// The name of a period's Job, by its own rule.

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kron_testkit::waiting::now;
 use serde_json::{Value, json};
 
 use crate::audit::Request;
 use crate::control_plane::OPERATOR;
-use crate::process::now;
 use crate::scene::{PATIENCE, Scene, condition, endless_spec, merge, spec, text, time, wall};
 
 fn keeping_nothing(schedule: &str) -> Value {

@@ -2,7 +2,7 @@
 //! an observer that is too slow. Nobody waits for ever and nobody is told what is not so.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -10,8 +10,8 @@ use kron_queue::{
     Change, Claim, Claimed, Context, Enqueue, EnqueueError, Interest, Job, JobFilter, NewJob,
     Operation, Queue, Rules, SetRules, StoreError,
 };
-use kron_testkit::needs::{Need, left_out};
-use kron_testkit::programs::must_run;
+use kron_testkit::needs::left_out;
+use kron_testkit::tmpfs_mount::{self, TmpfsMount};
 use serde_json::json;
 
 use crate::support::{World, at};
@@ -177,42 +177,18 @@ fn hold_the_lock(path: &Path) {
     shell.execute_batch("ROLLBACK").unwrap();
 }
 
-/// A small file system in memory, mounted while this lives.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mounted(kilobytes: u32) -> SmallDisk {
-        let directory = tempfile::tempdir().unwrap();
-        let options = format!("size={kilobytes}k,mode=0700");
-        let point = directory.path().to_str().unwrap();
-        must_run(Need::Mount, "mount", &["-t", "tmpfs", "-o", &options, "tmpfs", point]);
-        SmallDisk(directory)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().join("queue.db")
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_and_when_there_is_room_the_queue_goes_on() {
-    if left_out(
-        "a full disk is told and when there is room the queue goes on",
-        &[Need::Root, Need::Mount],
-    ) {
+    if left_out("a full disk is told and when there is room the queue goes on", tmpfs_mount::NEEDS)
+    {
         return;
     }
-    let disk = SmallDisk::mounted(2_048);
-    let queue = Queue::open(&disk.path(), Rules::default()).unwrap();
+    let disk = TmpfsMount::of_kib(2_048);
+    let path = disk.path().join("queue.db");
+    let queue = Queue::open(&path, Rules::default()).unwrap();
     let mut told = vec![enqueue(&queue, 0).unwrap()];
     // Somebody else's file takes the rest, but for a little.
-    let filler = disk.0.path().join("filler");
+    let filler = disk.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 4_096]).is_ok() {}
     let room = file.metadata().unwrap().len().saturating_sub(20 * 4_096);
@@ -256,9 +232,9 @@ fn a_full_disk_is_told_and_when_there_is_room_the_queue_goes_on() {
     let Claimed::Run(run) = claimed else { panic!("{claimed:?}") };
     told[0] = run.job;
     drop(queue);
-    let queue = Queue::open(&disk.path(), Rules::default()).unwrap();
+    let queue = Queue::open(&path, Rules::default()).unwrap();
     assert_eq!(there(&queue), told);
-    let sound: String = rusqlite::Connection::open(disk.path())
+    let sound: String = rusqlite::Connection::open(&path)
         .unwrap()
         .pragma_query_value(None, "integrity_check", |row| row.get(0))
         .unwrap();

@@ -9,8 +9,8 @@ use kron_spool::{Fate, Finish, Look, Next, PutError, Spool, Start, State};
 use kron_state::Operation;
 use kron_state::simulated::{Disk, Fault, Faulty};
 use kron_testkit::files::scratch;
-use kron_testkit::needs::{Need, left_out};
-use kron_testkit::programs::must_run;
+use kron_testkit::needs::left_out;
+use kron_testkit::tmpfs_mount::{self, TmpfsMount};
 
 use crate::child;
 use crate::made::{a_run, at, ended, far_future, id, new_task, open, recover};
@@ -26,34 +26,6 @@ fn a_batch_may_have_more_tasks_than_a_process_files() {
     assert_eq!(Listing::of(&spool).0.len(), 1_000);
 }
 
-/// A file system of its own that is soon full, mounted while this lives.
-struct Small {
-    parent: tempfile::TempDir,
-}
-
-impl Small {
-    fn new() -> Small {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().to_str().unwrap();
-        must_run(
-            Need::Mount,
-            "mount",
-            &["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", path],
-        );
-        Small { parent }
-    }
-
-    fn spool(&self) -> PathBuf {
-        self.parent.path().join("spool")
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(self.parent.path()).status();
-    }
-}
-
 /// Takes all the room that is left.
 fn fill(path: &Path) -> PathBuf {
     let filler = path.with_file_name("filler");
@@ -65,11 +37,11 @@ fn fill(path: &Path) -> PathBuf {
 #[test]
 fn a_full_file_system_loses_nothing_and_is_used_again_when_there_is_room() {
     let name = "a full file system loses nothing and is used again when there is room";
-    if left_out(name, &[Need::Root, Need::Mount]) {
+    if left_out(name, tmpfs_mount::NEEDS) {
         return;
     }
-    let small = Small::new();
-    let path = small.spool();
+    let small = TmpfsMount::of_kib(256);
+    let path = small.path().join("spool");
     let (spool, _lock) = Spool::open(&path, &[]).unwrap();
     for put in spool.put(&[new_task("a"), new_task("b")], at(0)) {
         put.unwrap();

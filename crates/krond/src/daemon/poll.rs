@@ -220,6 +220,8 @@ fn relative(timer: &TimerFd, after: Duration) -> nix::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use nix::time::{ClockId as Clock, clock_gettime};
+
     use super::*;
     use crate::daemon::clock;
 
@@ -253,7 +255,41 @@ mod tests {
             seen = poll.wait().unwrap();
         }
         assert_eq!(seen, [Ready::Wall]);
-        // A busy machine may wake this thread later than that.
+        // A busy machine may wake this thread later than that; what the kernel was asked for is exact.
         assert!(clock::now().wall >= next, "{:?} is before {next:?}", clock::now().wall);
+    }
+
+    /// Between which times, on this clock, a timer expires by what the kernel says is left of it. They
+    /// are as far apart as the looks at the clock before and after that.
+    fn expiry(timer: &TimerFd, clock: Clock) -> (Duration, Duration) {
+        let read = || Duration::from(clock_gettime(clock).unwrap());
+        let before = read();
+        let left = timer.get().unwrap();
+        let after = read();
+        let Some(Expiration::OneShot(left)) = left else { panic!("{left:?}") };
+        (before + left.into(), after + left.into())
+    }
+
+    #[test]
+    fn timers_are_armed_for_exactly_what_is_asked_for() {
+        let wake = Wake::new().unwrap();
+        let mut poll = Poll::new(&wake).unwrap();
+        // So far ahead that nothing expires before it is looked at.
+        let ahead = Duration::from_secs(3_600);
+        let now = clock::now();
+        let wall = now.wall.saturating_add(3_600);
+        let boot = now.boot + ahead;
+        poll.arm(now, Wakeup { wall: Some(wall), boot: Some(boot) }).unwrap();
+        let took = clock::now().boot - now.boot;
+        let wall = Duration::from_secs(wall.unix().unsigned_abs());
+        let (earliest, latest) = expiry(&poll.wall, Clock::CLOCK_REALTIME);
+        assert!((earliest..=latest).contains(&wall), "{wall:?}: {earliest:?} to {latest:?}");
+        // A relative timer is late by no more than it took to arm it.
+        let (earliest, latest) = expiry(&poll.boot, Clock::CLOCK_BOOTTIME);
+        assert!(latest >= boot && earliest <= boot + took, "{boot:?}: {earliest:?} to {latest:?}");
+        poll.arm(now, Wakeup::default()).unwrap();
+        let (_, latest) = expiry(&poll.wall, Clock::CLOCK_REALTIME);
+        assert!(latest > wall, "with nothing due it is armed to notice a clock that is set");
+        assert_eq!(poll.boot.get().unwrap(), None);
     }
 }

@@ -16,6 +16,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+
 use kron_testkit::krond::World;
 
 #[cfg(kron_canary)]
@@ -41,4 +44,25 @@ fn new_world(config: &str) -> World {
 /// As [`new_world`], in memory: for tests that are not about the disk and cannot wait for one.
 fn new_world_in_memory(config: &str) -> World {
     World::in_memory(KROND, config)
+}
+
+/// What is recorded of a job when its run falls due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Past {
+    /// Nothing. Half a minute after its first record the daemon writes to `known.json` that there is
+    /// one, in the middle of whatever else it does on a busy machine.
+    New,
+    /// A document in which nothing has happened ([`write_empty_document`]). A daemon that finds it at
+    /// its start writes nothing more of that kind.
+    Known,
+}
+
+/// Writes the document of a job to which nothing has happened, before the first daemon starts.
+fn write_empty_document(world: &World, identity: &str) {
+    DirBuilder::new().mode(0o700).create(world.state_dir()).unwrap();
+    let document = serde_json::json!({
+        "Version": "1", "Identity": identity, "LastHandledPeriodID": "", "LastOutcome": "",
+        "LastChosenTime": "", "LastNominalTime": "", "ActiveExecution": null, "History": [],
+    });
+    world.write_document(identity, &document.to_string());
 }

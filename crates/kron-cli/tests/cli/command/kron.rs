@@ -1,6 +1,7 @@
 //! The real `kron`, run and looked at from outside.
 
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -9,6 +10,8 @@ use serde_json::Value;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
+    /// What ended it, if that was a signal.
+    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -60,6 +63,7 @@ pub(crate) fn finish(mut command: Command, input: &[u8]) -> Run {
     feeding.join().expect("the input was given");
     Run {
         code: output.status.code(),
+        signal: output.status.signal(),
         out: String::from_utf8(output.stdout).expect("the output is UTF-8"),
         err: String::from_utf8(output.stderr).expect("the talk is UTF-8"),
     }

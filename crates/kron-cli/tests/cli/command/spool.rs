@@ -92,7 +92,7 @@ fn a_task_is_put_once() {
     let dir = Dir::new("spool-put");
     let put = ["put", "--type", "EMAIL_SEND", "--id", "a-1", "--data", r#"{"n": 1.50, "n2":[]}"#];
     let run = dir.kron(&put);
-    assert_eq!(run, Run { code: Some(0), out: "a-1\n".into(), err: String::new() });
+    assert_eq!(run, Run { code: Some(0), signal: None, out: "a-1\n".into(), err: String::new() });
     let first = bytes(&dir.file("pending", "a-1"));
     let text = String::from_utf8(first.clone()).expect("text");
     assert!(text.contains(r#""data": {"n": 1.50, "n2":[]}"#), "to the byte: {text}");
@@ -103,7 +103,7 @@ fn a_task_is_put_once() {
 
     let again = dir.kron(&put);
     let told = "note: task `a-1` is there already, pending\n";
-    assert_eq!(again, Run { code: Some(0), out: "a-1\n".into(), err: told.into() });
+    assert_eq!(again, Run { code: Some(0), signal: None, out: "a-1\n".into(), err: told.into() });
     assert_eq!(bytes(&dir.file("pending", "a-1")), first, "it is as it was");
 
     dir.completed("b", "SUCCEEDED");
@@ -211,7 +211,7 @@ fn lines_become_tasks_in_their_order_and_bad_ones_are_told() {
         (&Value::Null, &json!("2999-01-01T00:00:00.000Z"))
     );
     let run = dir.kron_reading(&["put", "--stdin", "--type", "T"], b"");
-    assert_eq!(run, Run { code: Some(0), out: String::new(), err: String::new() });
+    assert_eq!(run, Run { code: Some(0), signal: None, out: String::new(), err: String::new() });
 }
 
 #[test]
@@ -332,7 +332,12 @@ fn only_what_is_old_is_removed() {
     let run = dir.kron(&["purge"]);
     assert_eq!(
         run,
-        Run { code: Some(0), out: "removed 2 completed tasks\n".into(), err: String::new() }
+        Run {
+            code: Some(0),
+            signal: None,
+            out: "removed 2 completed tasks\n".into(),
+            err: String::new()
+        }
     );
     assert_eq!(dir.ids(State::Completed), ["new"]);
     assert_eq!(dir.ids(State::Pending), ["waits"]);

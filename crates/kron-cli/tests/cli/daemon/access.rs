@@ -4,18 +4,22 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kron_testkit::krond::seldom;
 use kron_testkit::needs::{Need, left_out};
 
 use crate::daemon::krond::{Daemon, Run};
 
-const JOBS: &str = "[daemon]\nsocket_group = \"daemon\"\n\
-                    [job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
 /// Nobody's number, on every system this runs on.
 const STRANGER: u32 = 65_534;
 
 /// A daemon with its socket where anybody can get to it.
 fn open_daemon() -> Daemon {
-    let mut daemon = Daemon::prepare(JOBS).with_socket("open/krond.sock");
+    let jobs = format!(
+        "[daemon]\nsocket_group = \"daemon\"\n\
+         [job.a]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n",
+        seldom()
+    );
+    let mut daemon = Daemon::prepare(&jobs).with_socket("open/krond.sock");
     // The directory of the socket itself is made by the daemon.
     set_mode(&daemon.path(""), 0o755);
     daemon.up();

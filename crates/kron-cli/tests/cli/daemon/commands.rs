@@ -1,31 +1,36 @@
 //! Every command, once, and what it says and answers.
 
+use kron_testkit::krond::seldom;
 use serde_json::json;
 
 use crate::daemon::krond::Daemon;
 
-const JOBS: &str = r#"
+/// Lagos is an hour ahead of UTC in winter and in summer.
+fn jobs() -> String {
+    const JOBS: &str = r#"
 [job.greet]
-schedule = "0 3 1 1 * @tz(Europe/Paris) @win(after,2h)"
+schedule = "SELDOM @tz(Africa/Lagos) @win(after,2h)"
 command = ["/bin/sh", "-c", "echo \"hello $KRON_IDENTITY\"; exit 3"]
 description = "says hello"
 
 [job.quick]
-schedule = "0 0 1 1 *"
+schedule = "SELDOM"
 command = ["/bin/true"]
 
 [job.resting]
-schedule = "0 0 1 1 * @policy(suspend=true)"
+schedule = "SELDOM @policy(suspend=true)"
 command = ["/bin/true"]
 
 [job."täglich/a b#%?"]
-schedule = "0 0 1 1 *"
+schedule = "SELDOM"
 command = ["/bin/echo", "odd"]
 "#;
+    JOBS.replace("SELDOM", seldom())
+}
 
 #[test]
 fn a_day_with_the_daemon() {
-    let mut daemon = Daemon::start(JOBS);
+    let mut daemon = Daemon::start(&jobs());
 
     let status = daemon.ask(&["status"]);
     assert_eq!(status["daemon"]["job_count"], 4);
@@ -105,7 +110,7 @@ fn a_day_with_the_daemon() {
 
 #[test]
 fn names_may_hold_anything_but_control_characters() {
-    let daemon = Daemon::start(JOBS);
+    let daemon = Daemon::start(&jobs());
     let name = "täglich/a b#%?";
     assert_eq!(daemon.ask(&["status", name])["identity"], name);
     assert_eq!(daemon.ask(&["run", name, "--wait"])["outcome"]["exit_code"], 0);
@@ -121,11 +126,12 @@ fn names_may_hold_anything_but_control_characters() {
 
 #[test]
 fn a_reload_takes_effect_or_changes_nothing() {
-    let daemon = Daemon::start(JOBS);
+    let daemon = Daemon::start(&jobs());
     daemon.kron(&["run", "quick", "--wait"]).ok();
-    daemon.define(
-        "[job.another]\nschedule = \"@yearly @win(after,2h) @only(dom=1)\"\ncommand = [\"x\"]\n",
-    );
+    daemon.define(&format!(
+        "[job.another]\nschedule = \"{} @win(after,2h) @only(dom=1)\"\ncommand = [\"x\"]\n",
+        seldom()
+    ));
     let reloaded = daemon.kron(&["reload"]);
     assert_eq!((reloaded.code, reloaded.out.as_str()), (Some(0), "reloaded: 1 job\n"));
     assert_eq!(daemon.ask(&["status"])["jobs"][0]["identity"], "another");

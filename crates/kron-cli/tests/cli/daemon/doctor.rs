@@ -1,11 +1,17 @@
 //! `kron doctor`: what might go wrong, told before it does.
 
+use kron_testkit::krond::seldom;
 use serde_json::Value;
 
 use crate::daemon::krond::{Daemon, Run};
 
-const STRICT: &str = "[job.strict]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n\
-     policy = { deadline = \"0s\" }\n";
+fn strict() -> String {
+    format!(
+        "[job.strict]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n\
+         policy = {{ deadline = \"0s\" }}\n",
+        seldom()
+    )
+}
 
 /// What is said about one thing. The clock of the machine is its own affair.
 fn about(run: &Run, what: &str) -> Vec<Value> {
@@ -15,7 +21,7 @@ fn about(run: &Run, what: &str) -> Vec<Value> {
 
 #[test]
 fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
-    let daemon = Daemon::start(STRICT);
+    let daemon = Daemon::start(&strict());
     let run = daemon.kron(&["doctor", "--format", "json"]);
     assert_eq!(run.code, Some(1), "{}", run.out);
     let said = &about(&run, "deadlines")[0];
@@ -37,7 +43,7 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
     if took_ms != 50.0 {
         assert_eq!(said["verdict"], if took_ms > 50.0 { "warning" } else { "ok" }, "{said}");
     }
-    daemon.define(&STRICT.replace("0s", "1m"));
+    daemon.define(&strict().replace("0s", "1m"));
     daemon.kron(&["reload"]).ok();
     let run = daemon.kron(&["doctor", "--format", "json"]);
     assert_eq!(about(&run, "deadlines")[0]["verdict"], "ok", "{}", run.out);
@@ -46,7 +52,7 @@ fn a_job_that_a_restart_would_make_miss_a_run_is_named() {
 
 #[test]
 fn what_lies_in_the_future_and_a_daemon_that_is_not_there_are_told() {
-    let mut daemon = Daemon::start(STRICT);
+    let mut daemon = Daemon::start(&strict());
     daemon.stop(&[]).ok();
     let change = kron_state::Change::Handle {
         nominal: "9000-01-01T00:00:00Z".parse().expect("a time"),
@@ -69,7 +75,7 @@ fn what_lies_in_the_future_and_a_daemon_that_is_not_there_are_told() {
 
 #[test]
 fn a_daemon_that_listens_elsewhere_is_told_from_none() {
-    let daemon = Daemon::prepare(STRICT).with_socket("elsewhere.sock");
+    let daemon = Daemon::prepare(&strict()).with_socket("elsewhere.sock");
     let mut daemon = daemon;
     daemon.up();
     let state_dir = daemon.state_dir();

@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use kron_testkit::programs::of_workspace;
-use kron_testkit::waiting::PATIENCE;
+use kron_testkit::waiting::eventually_every;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// How long a test waits between two looks, most of which run `kron`.
 const STEP: Duration = Duration::from_millis(20);
 
 /// What a command left behind.
@@ -55,16 +56,8 @@ impl From<Output> for Run {
 
 /// Waits until something is there.
 #[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let mut waited = Duration::ZERO;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(waited < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(STEP);
-        waited += STEP;
-    }
+pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_every(STEP, what, look)
 }
 
 /// A daemon, its definitions and its state, all of which go when the value does.
@@ -112,22 +105,16 @@ impl Daemon {
         });
     }
 
-    /// Starts a daemon that is to refuse to, and tells its exit code.
+    /// Starts a daemon that is to refuse to, and returns its exit code.
     pub(crate) fn refused(&self) -> Option<i32> {
-        let mut child = self.spawn();
-        let mut waited = Duration::ZERO;
-        loop {
-            if let Some(status) = child.try_wait().expect("it can be waited for") {
-                return status.code();
-            }
-            if waited >= PATIENCE || self.kron(&["status"]).code == Some(0) {
-                let _ = child.kill();
-                let _ = child.wait();
-                panic!("it started: {}", self.log());
-            }
-            std::thread::sleep(STEP);
-            waited += STEP;
-        }
+        let mut child = KilledOnDrop(self.spawn());
+        let status = wait_for("the daemon to refuse", || {
+            let status = child.0.try_wait().expect("it can be waited for");
+            let has_started = status.is_none() && self.kron(&["status"]).code == Some(0);
+            assert!(!has_started, "it started: {}", self.log());
+            status
+        });
+        status.code()
     }
 
     fn spawn(&self) -> Child {
@@ -230,6 +217,16 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             let _ = writeln!(std::io::stderr(), "the daemon said:\n{}", self.log());
         }
+    }
+}
+
+/// A process that does not outlive a test which fails.
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -130,7 +130,7 @@ fn a_window_before_the_nominal_time_is_no_fault() {
 
 #[test]
 fn what_is_known_comes_back_from_the_future() {
-    let mut daemon = Daemon::start(crate::daemon::state::JOBS);
+    let mut daemon = Daemon::start(&crate::daemon::state::jobs());
     assert_eq!(daemon.kron(&["state", "reset", "--all-future"]).code, Some(4));
     daemon.stop(&[]);
     let KnownRead::Known(mut known) = store(&daemon).known().unwrap() else {

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
+use kron_testkit::krond::seldom;
 use serde_json::json;
 
 use crate::daemon::krond::{Daemon, bytes, wait_for};
@@ -12,10 +13,11 @@ fn patient(daemon_dir: &str) -> String {
     format!(
         r#"
 [job.patient]
-schedule = "0 0 1 1 *"
+schedule = "{}"
 command = "echo one; while [ ! -e {daemon_dir}/go ]; do sleep 0.05; done; echo two"
 shell = true
-"#
+"#,
+        seldom()
     )
 }
 
@@ -100,9 +102,10 @@ fn the_latest_run_is_the_one_that_started_last() {
     let dir = daemon.path("");
     let dir = dir.to_str().unwrap();
     daemon.define(&format!(
-        "[job.patient]\nschedule = \"0 0 1 1 * @policy(concurrency=allow)\"\nshell = true\n\
+        "[job.patient]\nschedule = \"{} @policy(concurrency=allow)\"\nshell = true\n\
          command = \"if [ -e {dir}/first ]; then echo second; exit; fi; touch {dir}/first; \
-         echo first; while [ ! -e {dir}/go ]; do sleep 0.05; done\"\n"
+         echo first; while [ ! -e {dir}/go ]; do sleep 0.05; done\"\n",
+        seldom()
     ));
     daemon.up();
     daemon.kron(&["run", "patient"]).ok();
@@ -169,8 +172,9 @@ fn a_long_log_comes_whole() {
     let mut daemon = Daemon::prepare("");
     let copy = daemon.path("copy");
     daemon.define(&format!(
-        "[job.loud]\nschedule = \"0 0 1 1 *\"\nshell = true\n\
+        "[job.loud]\nschedule = \"{}\"\nshell = true\n\
          command = \"head -c 3500000 /dev/urandom | tee {}\"\n",
+        seldom(),
         copy.display()
     ));
     daemon.up();
@@ -183,18 +187,19 @@ fn a_long_log_comes_whole() {
 
 #[test]
 fn what_is_not_kept_is_said() {
-    let daemon = Daemon::start(
+    let seldom = seldom();
+    let daemon = Daemon::start(&format!(
         r#"
 [job.quiet]
-schedule = "0 0 1 1 *"
+schedule = "{seldom}"
 command = ["/bin/echo", "unheard"]
 output = "discard"
 
 [job.broken]
-schedule = "0 0 1 1 *"
+schedule = "{seldom}"
 command = ["/no/such/program"]
 "#,
-    );
+    ));
     daemon.kron(&["run", "quiet", "--wait"]).ok();
     let said = daemon.kron(&["logs", "quiet"]).no(1);
     assert!(said.contains("no output of run") && said.contains("`output` is `discard`"), "{said}");

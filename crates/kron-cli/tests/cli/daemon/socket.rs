@@ -3,18 +3,21 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use kron_testkit::krond::seldom;
+use kron_testkit::waiting::PATIENCE;
 use serde_json::Value;
 
 use crate::daemon::krond::Daemon;
 
-const JOBS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
+fn jobs() -> String {
+    format!("[job.a]\nschedule = \"{}\"\ncommand = [\"/bin/true\"]\n", seldom())
+}
 
 /// What comes back for these bytes.
 fn send(daemon: &Daemon, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(daemon.socket()).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     // It may refuse before it has read everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
@@ -35,7 +38,7 @@ fn request(daemon: &Daemon, method: &str, path: &str, body: &str) -> (u16, Value
 
 #[test]
 fn every_refusal_has_a_status_and_says_why() {
-    let daemon = Daemon::start(JOBS);
+    let daemon = Daemon::start(&jobs());
     let long = format!("{{\"force\":true{}}}", " ".repeat(20_000));
     for (method, path, body, status) in [
         ("GET", "/", "", 404),
@@ -74,7 +77,7 @@ fn every_refusal_has_a_status_and_says_why() {
 
 #[test]
 fn bytes_that_are_no_request_hurt_nobody() {
-    let daemon = Daemon::start(JOBS);
+    let daemon = Daemon::start(&jobs());
     let endless = [b"GET /".as_slice(), &[b'x'; 200_000]].concat();
     let headers = [
         b"GET /api/v1/status HTTP/1.1\r\n".as_slice(),
@@ -106,13 +109,13 @@ fn bytes_that_are_no_request_hurt_nobody() {
 
 #[test]
 fn the_silent_do_not_keep_others_waiting() {
-    let daemon = Daemon::start(JOBS);
+    let daemon = Daemon::start(&jobs());
     let silent: Vec<UnixStream> =
         (0..100).map(|_| UnixStream::connect(daemon.socket()).unwrap()).collect();
     assert_eq!(daemon.ask(&["status"])["daemon"]["job_count"], 1);
     // And they are not waited for either: each is shown the door.
     for mut stream in silent {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("the connection is closed");
     }

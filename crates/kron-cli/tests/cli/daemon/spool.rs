@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kron_testkit::krond::seldom;
 use serde_json::{Value, json};
 
 use crate::daemon::krond::{Daemon, Run, bytes, wait_for};
@@ -227,12 +228,12 @@ fn a_daemon_without_spools_says_how_to_make_one() {
 
 #[test]
 fn a_job_that_spools_is_shown_so() {
-    let job = r#"
-[job.digest]
-schedule = "0 7 1 1 *"
-spool = { name = "mail", type = "echo", data = { to = "all" } }
-"#;
-    let daemon = spools(&["mail"], job);
+    let job = format!(
+        "[job.digest]\nschedule = \"{}\"\n\
+         spool = {{ name = \"mail\", type = \"echo\", data = {{ to = \"all\" }} }}\n",
+        seldom()
+    );
+    let daemon = spools(&["mail"], &job);
     let shown = daemon.kron(&["status", "digest"]).ok();
     assert!(shown.contains("a task of type `echo` into `mail`\n"), "{shown}");
     daemon.kron(&["run", "digest"]);

@@ -5,12 +5,18 @@ use std::path::PathBuf;
 
 use kron_core::{Outcome, UtcSecond};
 use kron_state::{Change, EpochEvent, RealDirectory, Store, document_file};
+use kron_testkit::krond::seldom;
 use serde_json::json;
 
 use crate::daemon::krond::{Daemon, bytes};
 
-pub(crate) const JOBS: &str = "[job.a]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n\
-                    [job.b]\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n";
+pub(crate) fn jobs() -> String {
+    let seldom = seldom();
+    format!(
+        "[job.a]\nschedule = \"{seldom}\"\ncommand = [\"/bin/true\"]\n\
+         [job.b]\nschedule = \"{seldom}\"\ncommand = [\"/bin/true\"]\n"
+    )
+}
 
 pub(crate) fn at(text: &str) -> UtcSecond {
     UtcSecond::parse(text).expect(text)
@@ -18,7 +24,7 @@ pub(crate) fn at(text: &str) -> UtcSecond {
 
 /// A daemon that has run both jobs and is stopped.
 pub(crate) fn stopped() -> Daemon {
-    let mut daemon = Daemon::start(JOBS);
+    let mut daemon = Daemon::start(&jobs());
     for job in ["a", "b"] {
         daemon.kron(&["run", job, "--wait"]).ok();
     }
@@ -52,7 +58,7 @@ fn handle(daemon: &Daemon, job: &str, periods: &[&str]) {
 
 #[test]
 fn looking_disturbs_nobody_and_mending_waits_for_the_daemon_to_go() {
-    let mut daemon = Daemon::start(JOBS);
+    let mut daemon = Daemon::start(&jobs());
     daemon.kron(&["run", "a", "--wait"]).ok();
     let listed = daemon.kron(&["state", "ls"]).ok();
     assert_eq!(

@@ -11,6 +11,7 @@ mod replica;
 mod server;
 
 use kron_core::UtcSecond;
+use kron_testkit::chance::Seeded;
 
 use self::judge::Judge;
 use self::replica::Replica;
@@ -33,21 +34,13 @@ const LATE_MAX_S: i64 = 20;
 /// How long nothing else breaks after something broke.
 const RECOVERY_S: i64 = 45;
 
-/// A generator of numbers that look random (splitmix64).
-struct Dice(u64);
+/// Random numbers in the type of what they decide here, such as seconds.
+struct Dice(Seeded);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// A number below `bound`.
     fn below(&mut self, bound: i64) -> i64 {
-        (self.next() % bound.unsigned_abs()).cast_signed()
+        self.0.below(bound.unsigned_abs()).cast_signed()
     }
 
     /// True so many times of a thousand.
@@ -158,7 +151,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(Seeded(seed));
         let specs = Specs::of(&mut dice);
         let weather = Weather::of(&mut dice, &specs);
         let offset_s = dice.below(120);

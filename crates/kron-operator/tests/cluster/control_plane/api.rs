@@ -1,12 +1,11 @@
 //! Requests to an API server, one at a time, with what came back as JSON.
 
+use kron_testkit::waiting::PATIENCE;
 use serde_json::Value;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, http};
-
-use crate::process::PATIENCE;
 
 /// An API server as one user sees it.
 #[derive(Clone, Debug)]

@@ -2,19 +2,19 @@
 
 use std::fs::{create_dir_all, write};
 use std::io::Write as _;
-use std::net::TcpListener;
-use std::ops::Range;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use kron_testkit::waiting::PATIENCE;
+use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use serde_json::{Value, json};
 
 use super::{ADMIN, Api, LODGER, NOBODY, OPERATOR, Settings, kept};
-use crate::process::{PATIENCE, Process, read};
+use crate::process::{Process, read};
 use serde::{Deserialize, Serialize};
 
 const AUDIT_POLICY: &str = include_str!("../audit.yaml");
@@ -49,13 +49,11 @@ pub(crate) struct Site {
     settings: Settings,
 }
 
+/// The ports of the programs that others ask.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ports {
     etcd: u16,
-    etcd_peers: u16,
     pub(super) apiserver: u16,
-    controller_manager: u16,
-    kwok: u16,
 }
 
 impl Site {
@@ -65,20 +63,12 @@ impl Site {
             let line = format!("the control plane's directory is `{}`\n", root.display());
             std::io::stderr().write_all(line.as_bytes()).unwrap();
         }
-        for directory in ["certs", "controller-manager-certs"] {
-            create_dir_all(root.join(directory)).unwrap();
-        }
+        create_dir_all(root.join("certs")).unwrap();
         write(root.join("audit-policy.yaml"), AUDIT_POLICY).unwrap();
         write(root.join("stages.yaml"), STAGES).unwrap();
         let tokens = USERS.map(|(user, group)| format!("{user},{user},{user},\"{group}\"\n"));
         write(root.join("tokens.csv"), tokens.concat()).unwrap();
-        let ports = Ports {
-            etcd: free_port(),
-            etcd_peers: free_port(),
-            apiserver: free_port(),
-            controller_manager: free_port(),
-            kwok: free_port(),
-        };
+        let ports = Ports { etcd: reserved_port(), apiserver: reserved_port() };
         let programs = programs();
         let minor = minor(&programs);
         Site { programs, minor, root, ports, settings }
@@ -86,13 +76,15 @@ impl Site {
 
     pub(super) fn start_etcd(&self) -> Process {
         let clients = format!("http://127.0.0.1:{}", self.ports.etcd);
-        let peers = format!("http://127.0.0.1:{}", self.ports.etcd_peers);
+        // It has no peers: the address by which it calls itself is made up.
+        let peers = "http://127.0.0.1:2380";
         let args = [
             "--unsafe-no-fsync".to_owned(),
             format!("--data-dir={}", self.root.join("etcd").display()),
             format!("--listen-client-urls={clients}"),
             format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={peers}"),
+            "--socket-reuse-port".to_owned(),
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=default={peers}"),
             "--log-level=warn".to_owned(),
@@ -143,6 +135,7 @@ impl Site {
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.ports.apiserver),
+            "--permit-port-sharing".to_owned(),
             // Nobody asks for the service `kubernetes`: its address is made up.
             "--advertise-address=10.0.0.1".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
@@ -173,15 +166,13 @@ impl Site {
 
     pub(super) fn launch_controller_manager(&self) -> Process {
         let kubeconfig = self.root.join(format!("{ADMIN}.kubeconfig"));
-        let certificates = self.root.join("controller-manager-certs");
         let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--controllers={}", self.settings.controllers.join(",")),
             "--leader-elect=false".to_owned(),
             "--authentication-skip-lookup=true".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.ports.controller_manager),
-            format!("--cert-dir={}", certificates.display()),
+            // No process asks it anything.
+            "--secure-port=0".to_owned(),
         ];
         args.extend_from_slice(&self.settings.controller_manager_args);
         self.launch("kube-controller-manager", &args)
@@ -194,7 +185,8 @@ impl Site {
             format!("--config={}", self.root.join("stages.yaml").display()),
             "--manage-all-nodes".to_owned(),
             "--node-ip=127.0.0.1".to_owned(),
-            format!("--server-address=127.0.0.1:{}", self.ports.kwok),
+            // No process asks it anything, and it has no option that says so.
+            "--server-address=127.0.0.1:0".to_owned(),
         ];
         self.launch("kwok", &args)
     }
@@ -351,44 +343,26 @@ fn minor(programs: &Path) -> u32 {
     minor.unwrap_or_else(|| panic!("`{version}` is no version of Kubernetes"))
 }
 
-/// The ports that tests choose from: not those that the kernel hands out to connections, which may
-/// take one between the choice and its use.
-fn ports_to_choose_from() -> Range<u32> {
-    const FILE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-    // Fewer would be soon used up by the control planes of several tests.
-    const COUNT_MIN: usize = 1_000;
-    let text = read(Path::new(FILE));
-    let handed_out: Vec<u32> = text.split_whitespace().map(|port| port.parse().unwrap()).collect();
-    let [first, last] = handed_out[..] else { panic!("`{FILE}`: `{text}`") };
-    // Above those of everyday's services if there is room.
-    let mut ranges = [12_000..first, last + 1..65_536, 1_024..first].into_iter();
-    ranges.find(|range| range.len() >= COUNT_MIN).unwrap_or_else(|| {
-        panic!(
-            "the kernel hands out the ports {first} to {last}, which leaves too few: see `{FILE}`"
-        )
-    })
+/// A port of loopback that belongs to this process for as long as it lives.
+///
+/// The kernel hands it out, and a socket that never listens keeps it: no foreign process can take it
+/// before the program that it is for listens there, or while that is started again. The program
+/// shares it by `SO_REUSEPORT`, which the kernel permits to processes of the same user.
+fn reserved_port() -> u16 {
+    static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    set_socket_reuseport(&socket, true).unwrap();
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap();
+    RESERVED.lock().unwrap().push(socket);
+    address.port()
 }
 
-/// A port that no process listens on and that the kernel hands out to no connection, so that it is
-/// still free a moment later. Test processes begin their search at different places, and each keeps
-/// a name for every port it has chosen, which no other process can take as long as it lives.
-/// `deploy/test/plane.py` does the same with the same names.
-fn free_port() -> u16 {
-    static PORTS: OnceLock<Range<u32>> = OnceLock::new();
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    static CHOSEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
-    let ports = PORTS.get_or_init(ports_to_choose_from);
-    let count = ports.end - ports.start;
-    let start = std::process::id().wrapping_mul(97);
-    for _ in ports.clone() {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(ports.start + start.wrapping_add(step) % count).unwrap();
-        let name = SocketAddr::from_abstract_name(format!("kron-test-port-{port}")).unwrap();
-        let Ok(chosen) = UnixListener::bind_addr(&name) else { continue };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            CHOSEN.lock().unwrap().push(chosen);
-            return port;
-        }
-    }
-    panic!("no port is free");
+#[test]
+fn no_foreign_process_can_take_a_reserved_port() {
+    let port = reserved_port();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port));
+    assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    assert_ne!(reserved_port(), port);
 }

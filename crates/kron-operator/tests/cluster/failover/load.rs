@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kron_testkit::waiting::PATIENCE;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, wall};
+use super::wall;
 use crate::control_plane::ControlPlane;
 use crate::judge::{JobKey, period_label};
 use crate::process::wait_until;

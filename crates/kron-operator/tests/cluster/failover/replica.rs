@@ -4,9 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
+use kron_testkit::waiting::PATIENCE;
 use serde_json::json;
 
-use super::PATIENCE;
 use crate::control_plane::{ControlPlane, NOBODY, OPERATOR};
 use crate::operator::Operator;
 use crate::process::wait_until;

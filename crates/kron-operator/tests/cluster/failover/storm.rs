@@ -15,18 +15,19 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kron_testkit::chance::{Seeded, number};
+use kron_testkit::waiting::{PATIENCE, now};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::chance::{Seeded, number};
 use super::load::Schedule;
 use super::replica::{LEASE, Replica, await_leader, await_starts, pair};
 use super::verdict::{Ledger, all_jobs};
-use super::{PATIENCE, say, wall};
+use super::{say, wall};
 use crate::control_plane::{ControlPlane, Settings};
 use crate::judge::Wrong;
 use crate::operator::install_crd;
-use crate::process::{now, wait_until};
+use crate::process::wait_until;
 use crate::proxy::{Fault, Matching, Often};
 
 /// How often the leader is lost in the suite: every [`Loss`] and every [`Beside`] happens.
@@ -167,8 +168,9 @@ fn check_storm(failovers: u64) {
     let (mut losses, mut besides) = (Vec::new(), Vec::new());
     for count in 1..=failovers {
         if losses.is_empty() {
-            losses = storm.chance.shuffled(if is_short { &FEW_LOSSES[..] } else { &LOSSES });
-            besides = storm.chance.shuffled(if is_short { &FEW_BESIDES[..] } else { &BESIDES });
+            losses = shuffled(&mut storm.chance, if is_short { &FEW_LOSSES[..] } else { &LOSSES });
+            besides =
+                shuffled(&mut storm.chance, if is_short { &FEW_BESIDES[..] } else { &BESIDES });
         }
         let (loss, beside) = (losses.pop().unwrap(), besides.pop().unwrap());
         let at_s = began.elapsed().as_secs_f32();
@@ -197,8 +199,7 @@ fn check_storm(failovers: u64) {
         wrong.extend(found);
     }
     wrong.extend(short.iter().flat_map(|schedule| ledger.wrong(schedule, from, from)));
-    // What a lost leader had sent is carried out when a busy API server comes to it.
-    let unclaimed = ledger.without_claim_before(PATIENCE);
+    let unclaimed = ledger.without_claim(Duration::ZERO);
     let lateness = ledger.lateness();
     say(&format!(
         "{:6.1} s: {} Jobs, {} removed, half later than {:#}, the latest {:#}; {} without a claim; \
@@ -241,6 +242,16 @@ fn load(namespace: &str, long_per_second: i64) -> (Vec<Schedule>, Vec<Schedule>)
         })
     });
     (long.collect(), short.collect())
+}
+
+/// All of these in another order.
+fn shuffled<T: Copy>(chance: &mut Seeded, items: &[T]) -> Vec<T> {
+    let mut left = items.to_vec();
+    let mut shuffled = Vec::new();
+    while !left.is_empty() {
+        shuffled.push(left.swap_remove(chance.index_below(left.len())));
+    }
+    shuffled
 }
 
 /// What is going on.
@@ -312,9 +323,9 @@ impl Storm<'_> {
     /// Some kinds of requests of both fail, each in some way, from now on.
     fn inject_faults(&mut self) {
         for _ in 0..3 {
-            let matching = self.chance.one_of(&STRUCK);
-            let fault = self.chance.one_of(&FAULTS);
-            let often = Often::Percent(self.chance.one_of(&SHARES_PERCENT));
+            let matching = self.chance.one_of(&STRUCK).unwrap();
+            let fault = self.chance.one_of(&FAULTS).unwrap();
+            let often = Often::Percent(self.chance.one_of(&SHARES_PERCENT).unwrap());
             say(&format!("          {often:?} of {matching:?}: {fault:?}"));
             for replica in &self.pair {
                 replica.proxy.inject(matching, fault, often);
@@ -324,7 +335,8 @@ impl Storm<'_> {
 
     /// Lets some time pass, so that what comes next comes at any moment.
     fn rest(&mut self, most: Duration) {
-        thread::sleep(self.chance.within(most));
+        let most_ms = u64::try_from(most.as_millis()).unwrap();
+        thread::sleep(Duration::from_millis(self.chance.below(most_ms)));
     }
 
     /// Waits until every Job is there that was due between two moments, or its deadline is over.

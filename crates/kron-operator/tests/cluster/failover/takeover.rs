@@ -3,20 +3,21 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kron_testkit::waiting::{PATIENCE, now};
 
 use super::load::Schedule;
 use super::replica::{
     LEASE, Replica, await_leader, await_starts, leader, pair, pair_with_long_lease,
 };
 use super::verdict::Ledger;
-use super::{PATIENCE, say, wall};
+use super::{say, wall};
 use crate::control_plane::ControlPlane;
-use crate::process::{now, wait_until};
+use crate::process::wait_until;
 use crate::pulse::Pulse;
 
 /// After a leader was killed, another leads within the lease and this.
 const AFTER_KILL: Duration = Duration::from_secs(2);
-/// After a leader was told to end, another leads within this.
+/// After one orderly end of a leader at least, another leads within this.
 const AFTER_TERM: Duration = Duration::from_secs(1);
 /// Between a Job's time and the next one's, and as much again.
 const JOB_GRACE: Duration = Duration::from_secs(2);
@@ -62,25 +63,33 @@ fn measure(plane: &ControlPlane, namespace: &str, mut pair: [Replica<'_>; 2], lo
     say(&format!("a slow machine is allowed {slowness:.2?} more"));
 
     let ledger = Ledger::read(plane, namespace);
+    let mut prompt: Vec<bool> = Vec::new();
     for (loss, Lost { at, users, took }) in &lost {
         let job = ledger.first_job(*at).unwrap().duration_since(*at);
         let job = Duration::try_from(job).unwrap();
         say(&format!("{loss:?}: another leads in {took:.2?}, the first Job is made in {job:.2?}"));
-        let (leading_max, job_max) = match loss {
-            Loss::Kill => (LEASE + AFTER_KILL, LEASE + AFTER_KILL + JOB_GRACE),
-            Loss::Terminate => (AFTER_TERM, LEASE + JOB_GRACE),
-        };
-        assert!(*took <= leading_max + slowness, "{loss:?}: {took:?}");
-        assert!(job <= job_max + slowness, "{loss:?}: {job:?}");
-        if *loss == Loss::Terminate {
-            check_handover(&ledger.handover(*at), *users);
+        match loss {
+            Loss::Kill => {
+                assert!(*took <= LEASE + AFTER_KILL + slowness, "{took:?}");
+                assert!(job <= LEASE + AFTER_KILL + JOB_GRACE + slowness, "{job:?}");
+            }
+            Loss::Terminate => {
+                // The other has not waited for the end of the lease, which lasts longer than the test
+                // waits.
+                check_handover(&ledger.handover(*at), *users);
+                let job_max = AFTER_TERM + JOB_GRACE + slowness;
+                prompt.push(*took <= AFTER_TERM + slowness && job <= job_max);
+            }
         }
     }
+    // The beat does not measure the operators themselves: one whose pages the machine evicted is late
+    // once, and not every time.
+    assert!(prompt.is_empty() || prompt.contains(&true), "no orderly end was followed at once");
 
     assert_eq!(ledger.wrong(&schedule, wall(), wall()), []);
-    // The last request of a leader that was killed is carried out when a busy API server comes to it,
-    // when another may have claimed; its Job is the only one of its period all the same.
-    assert_eq!(ledger.without_claim_before(PATIENCE), []);
+    // The last request of a leader that was killed may arrive when another has claimed, later by as
+    // much as the machine is slow; its Job is the only one of its period all the same.
+    assert_eq!(ledger.without_claim(beat), []);
 }
 
 /// The old leader gave the lease back as its last write, and the other took it after that.

@@ -32,11 +32,16 @@ struct Write {
     kind: Kind,
     code: u16,
     received: Timestamp,
+    answered: Timestamp,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    JobCreation(JobKey),
+    /// A Job, and the number under which it was stored; zero when it was not.
+    JobCreation {
+        key: JobKey,
+        version: u64,
+    },
     JobDeletion,
     /// A status, and the claim in it: whose it is, and for which period.
     Status {
@@ -56,7 +61,15 @@ impl Ledger {
     /// may be there before its creation is answered.
     pub(super) fn read(plane: &ControlPlane, namespace: &str) -> Ledger {
         let existing = all_jobs(plane, namespace);
-        let requests = plane.requests(namespace);
+        let mut ledger = Ledger::of(plane.requests(namespace));
+        for page in &existing {
+            ledger.also_exists(page);
+        }
+        ledger
+    }
+
+    /// Looks at these requests.
+    fn of(requests: Vec<Request>) -> Ledger {
         let mut writes: Vec<Write> = requests.iter().filter_map(Write::of).collect();
         writes.sort_by_key(|write| write.received);
         let judge = Judge::of(requests);
@@ -65,11 +78,7 @@ impl Ledger {
             let seen = uids.entry(key.clone()).or_default();
             seen.extend(creations.iter().map(|creation| creation.uid.clone()));
         }
-        let mut ledger = Ledger { judge, uids, writes };
-        for page in &existing {
-            ledger.also_exists(page);
-        }
-        ledger
+        Ledger { judge, uids, writes }
     }
 
     /// Adds the Jobs of a list.
@@ -141,40 +150,46 @@ impl Ledger {
         lateness
     }
 
-    /// The Jobs that somebody created who had not claimed their periods: the stored status of the
-    /// KronJob, as the API server last gave it back, named another period or another claimant.
-    /// A request may be on its way for so long: the claim was there when it was sent, and another may
-    /// have claimed the period since.
-    pub(super) fn without_claim_before(&self, on_its_way: Duration) -> Vec<JobKey> {
-        let mut claims: BTreeMap<&str, (u64, &str, &str)> = BTreeMap::new();
-        // Until when a claim was the stored one.
-        let mut past: BTreeMap<(&str, &str, &str), Timestamp> = BTreeMap::new();
+    /// The Jobs that a replica created without a claim of their periods.
+    ///
+    /// The API server numbers all writes in the order in which it stores them. When a Job was stored,
+    /// the status of its KronJob held its creator's claim of its period; or that claim was replaced
+    /// while the request to create the Job was on its way to the API server, which takes no longer
+    /// than `on_its_way`. With [`Duration::ZERO`] the API server had received the request by the time
+    /// that it answered the one that replaced the claim.
+    pub(super) fn without_claim(&self, on_its_way: Duration) -> Vec<JobKey> {
+        let mut statuses: Vec<(&str, u64, &Write)> = Vec::new();
+        let stored = || self.writes.iter().filter(|write| write.succeeded());
+        for write in stored() {
+            if let Kind::Status { kronjob, version, .. } = &write.kind {
+                statuses.push((kronjob, *version, write));
+            }
+        }
+        statuses.sort_by_key(|(_, version, _)| *version);
+        let is_claimed = |creation: &Write, key: &JobKey, stored_as: u64| {
+            let mut earlier = statuses
+                .iter()
+                .rev()
+                .filter(|(kronjob, version, _)| *kronjob == key.kronjob && *version < stored_as)
+                .map(|(_, _, write)| write);
+            // Going back in time: what followed on the claim, and was stored first.
+            let mut replaced_by: Option<&Write> = None;
+            let has_claim = earlier.any(|write| {
+                let is_claim = write.claims(&creation.user, &key.period);
+                if !is_claim {
+                    replaced_by = Some(write);
+                }
+                is_claim
+            });
+            let until = replaced_by.map(|write| write.answered + on_its_way);
+            has_claim && until.is_none_or(|until| creation.received <= until)
+        };
         let mut without = Vec::new();
-        for write in self.writes.iter().filter(|write| write.succeeded()) {
-            match &write.kind {
-                Kind::Status { kronjob, version, claimed_by, period } => {
-                    let claim = claims.entry(kronjob).or_default();
-                    let newest = (*claim).max((*version, claimed_by, period));
-                    past.insert((kronjob, claim.1, claim.2), write.received);
-                    *claim = newest;
-                }
-                Kind::JobCreation(key) => {
-                    let (_, claimed_by, period) =
-                        claims.get(key.kronjob.as_str()).copied().unwrap_or_default();
-                    // `operator-3_0a1b2c3d/17`
-                    let is_own =
-                        |claimed_by: &str| claimed_by.starts_with(&format!("{}-", write.user));
-                    let was_own = past.iter().any(|((kronjob, claimed_by, period), until)| {
-                        *kronjob == key.kronjob
-                            && *period == key.period
-                            && is_own(claimed_by)
-                            && *until + on_its_way > write.received
-                    });
-                    if (!is_own(claimed_by) || period != key.period) && !was_own {
-                        without.push(key.clone());
-                    }
-                }
-                Kind::JobDeletion | Kind::Lease { .. } => {}
+        for write in stored() {
+            if let Kind::JobCreation { key, version } = &write.kind
+                && !is_claimed(write, key, *version)
+            {
+                without.push(key.clone());
             }
         }
         without
@@ -210,7 +225,7 @@ impl Ledger {
         let writes = self
             .writes
             .iter()
-            .filter(|write| matches!(write.kind, Kind::JobCreation(_) | Kind::Status { .. }));
+            .filter(|write| matches!(write.kind, Kind::JobCreation { .. } | Kind::Status { .. }));
         let writes = writes.filter(|write| write.user == user);
         writes.filter(|write| (from..to).contains(&write.received)).count()
     }
@@ -234,7 +249,7 @@ impl Write {
             ("create", "jobs") => {
                 let mut sent = request.sent.clone();
                 sent["metadata"]["namespace"] = request.namespace.as_str().into();
-                Kind::JobCreation(key_of(&sent)?)
+                Kind::JobCreation { key: key_of(&sent)?, version: version_of(&request.given) }
             }
             ("delete", "jobs") => Kind::JobDeletion,
             ("patch" | "update", "kronjobs/status") => {
@@ -242,7 +257,7 @@ impl Write {
                 let next = &given["status"]["next"];
                 Kind::Status {
                     kronjob: text(&given["metadata"]["name"]),
-                    version: text(&given["metadata"]["resourceVersion"]).parse().unwrap_or(0),
+                    version: version_of(given),
                     claimed_by: text(&next["claimedBy"]),
                     period: text(&next["periodId"]).replace(['-', ':'], ""),
                 }
@@ -257,7 +272,15 @@ impl Write {
             kind,
             code: request.code,
             received: request.received,
+            answered: request.answered,
         })
+    }
+
+    /// Whether it is the claim of a period by a user.
+    fn claims(&self, user: &str, claimed: &str) -> bool {
+        // `operator-3_0a1b2c3d/17`
+        matches!(&self.kind, Kind::Status { claimed_by, period, .. }
+            if claimed_by.starts_with(&format!("{user}-")) && period == claimed)
     }
 
     fn succeeded(&self) -> bool {
@@ -267,6 +290,11 @@ impl Write {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The number under which the API server stored an object.
+fn version_of(given: &Value) -> u64 {
+    text(&given["metadata"]["resourceVersion"]).parse().unwrap_or(0)
 }
 
 fn key_of(job: &Value) -> Option<JobKey> {
@@ -300,3 +328,114 @@ pub(super) fn all_jobs(plane: &ControlPlane, namespace: &str) -> Vec<Value> {
 
 /// How many Jobs are on a page.
 const PAGE: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PERIOD: &str = "20260301T000000Z";
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_772_323_200_000 + ms).unwrap()
+    }
+
+    fn request(user: &str, resource: &str, ms: [i64; 2], given: Value) -> Request {
+        Request {
+            user: user.to_owned(),
+            verb: if resource == "jobs" { "create" } else { "patch" }.to_owned(),
+            resource: resource.to_owned(),
+            namespace: "here".to_owned(),
+            code: 201,
+            received: at(ms[0]),
+            answered: at(ms[1]),
+            uri: String::new(),
+            sent: given.clone(),
+            given,
+        }
+    }
+
+    /// A status that is stored with a claim of this replica.
+    fn claim(user: &str, period: &str, version: u64, ms: [i64; 2]) -> Request {
+        let next = json!({ "claimedBy": format!("{user}-1_0a1b2c3d/1"), "periodId": period });
+        let given = json!({
+            "metadata": { "name": "kj", "resourceVersion": version.to_string() },
+            "status": { "next": next },
+        });
+        request(user, "kronjobs/status", ms, given)
+    }
+
+    /// The Job of the period, which `one` creates.
+    fn creation(version: u64, ms: [i64; 2]) -> Request {
+        let labels = json!({ "kron.dev/kronjob": "kj", "kron.dev/period": PERIOD });
+        let metadata = json!({
+            "namespace": "here", "uid": "j1", "resourceVersion": version.to_string(),
+            "labels": labels,
+        });
+        request("one", "jobs", ms, json!({ "metadata": metadata }))
+    }
+
+    #[test]
+    fn a_job_that_another_had_claimed_or_no_replica_is_noticed() {
+        let claimed = "2026-03-01T00:00:00Z";
+        let own = || claim("one", claimed, 10, [0, 5]);
+        let second = Duration::from_secs(1);
+        for (what, requests, on_its_way, noticed) in [
+            ("claimed", vec![own(), creation(11, [6, 9])], Duration::ZERO, false),
+            // The audit log has them in the order of their answers.
+            ("claimed, answered later", vec![creation(11, [6, 9]), own()], Duration::ZERO, false),
+            ("never claimed", vec![creation(11, [6, 9])], second, true),
+            ("claimed too late", vec![creation(9, [6, 9]), own()], second, true),
+            (
+                "another period was claimed",
+                vec![claim("one", "2026-03-01T00:01:00Z", 10, [0, 5]), creation(11, [6, 9])],
+                second,
+                true,
+            ),
+            (
+                "another claimed it as the request arrived",
+                vec![own(), claim("two", claimed, 11, [20, 25]), creation(12, [23, 29])],
+                Duration::ZERO,
+                false,
+            ),
+            (
+                "another claimed it while the request was on its way",
+                vec![own(), claim("two", claimed, 11, [20, 25]), creation(12, [1_025, 1_030])],
+                second,
+                false,
+            ),
+            (
+                "another had claimed it before",
+                vec![own(), claim("two", claimed, 11, [20, 25]), creation(12, [1_026, 1_030])],
+                second,
+                true,
+            ),
+            (
+                "another had claimed it long before, and again of late",
+                vec![
+                    own(),
+                    claim("two", claimed, 11, [20, 25]),
+                    claim("two", claimed, 12, [4_000, 4_005]),
+                    creation(13, [4_001, 4_009]),
+                ],
+                second,
+                true,
+            ),
+            (
+                "claimed again after another had",
+                vec![
+                    own(),
+                    claim("two", claimed, 11, [20, 25]),
+                    claim("one", claimed, 12, [4_000, 4_005]),
+                    creation(13, [4_006, 4_009]),
+                ],
+                Duration::ZERO,
+                false,
+            ),
+        ] {
+            let without = Ledger::of(requests).without_claim(on_its_way);
+            assert_eq!(!without.is_empty(), noticed, "{what}");
+        }
+    }
+}

@@ -4,13 +4,15 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kron_testkit::process::is_stopped;
+use kron_testkit::waiting::PATIENCE;
 
 use super::load::{Schedule, await_jobs};
 use super::replica::{LEASE, Replica, await_leader, await_starts, leader, pair};
 use super::verdict::Ledger;
-use super::{PATIENCE, wall};
+use super::wall;
 use crate::control_plane::ControlPlane;
-use crate::process::{state, wait_until};
+use crate::process::wait_until;
 use crate::proxy::{Fault, Matching, Often};
 use crate::pulse::Pulse;
 
@@ -74,7 +76,7 @@ impl Scene<'_> {
             });
             let Replica { proxy, operator, user, .. } = &self.pair[place];
             operator.suspend();
-            wait_until("it stands still", PATIENCE, || (state(operator.id()) == "T").then_some(()));
+            wait_until("it stands still", PATIENCE, || is_stopped(operator.id()).then_some(()));
             // What it did before, such as closing a connection, the proxy knows when it has answered.
             proxy.api(user).get("/version").expect(200);
             let now = wall();
@@ -141,7 +143,7 @@ impl Scene<'_> {
         for schedule in &self.schedules {
             assert_eq!(ledger.wrong(schedule, from, to), []);
         }
-        assert_eq!(ledger.without_claim_before(on_its_way), []);
+        assert_eq!(ledger.without_claim(on_its_way), []);
     }
 }
 
@@ -171,6 +173,7 @@ fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     let mut scene = Scene::set("wakes", bunch);
     await_starts(&scene.pair);
     await_quiet();
+    let pulse = Pulse::start(scene.plane, &scene.namespace);
     scene.suspend_leader();
     scene.await_other();
     // Past the next time of the bunch: it wakes with everything due and its claims in its memory.
@@ -191,14 +194,15 @@ fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     });
     await_starts(&scene.pair);
     await_jobs(scene.plane, &scene.schedules, scene.from, end);
+    let on_its_way = pulse.longest_beat();
     let ledger = scene.ledger();
     let user = scene.pair[scene.leader].user;
     // On a busy machine the other may lose the lease meanwhile, and this one lead again.
     let led = ledger.lease_written(user, woken).map_or(end, |written| written.min(end));
     assert_eq!(ledger.asked(user, woken, led), 0, "what `{user}` asked for without leading");
-    // What the leader had sent when it was stopped is carried out when a busy API server comes to it,
-    // and then makes the one Job of its period.
-    scene.check(&ledger, scene.from, end, PATIENCE);
+    // What the leader had sent when it was stopped may arrive later, by as much as the machine is
+    // slow, and then makes the one Job of its period.
+    scene.check(&ledger, scene.from, end, on_its_way);
 }
 
 #[test]

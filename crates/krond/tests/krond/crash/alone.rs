@@ -10,6 +10,7 @@ use kron_testkit::strace::{Call, Follow, NEEDS, Strace, calls, inject};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::Signal;
 
+use crate::Past;
 use crate::crash::checker::Fault;
 use crate::crash::matrix::{Extent, GENEROUS_S, chosen, play_each, points, undisturbed};
 use crate::crash::strike::{Came, JOB, Point, Restart, Scene, Who};
@@ -102,7 +103,7 @@ fn sweep(extent: Extent, left: Left, what: &str, allowed: &[Came]) {
         Left::WithRun => 0,
     };
     let own: Vec<Call> = calls[from..].to_vec();
-    let mut points = chosen(extent, points(Who::Supervisor, &own));
+    let mut points = chosen(extent, points(Who::Supervisor, Past::New, &own));
     if matches!(left, Left::WithRun) {
         // It may see that its command has ended before it reads that it is alone, and then does not.
         for point in points.iter_mut().filter(|point| point.call.starts_with("recv")) {

@@ -16,6 +16,12 @@
 //! be made another time, and the points with the highest numbers are not reached; all others must
 //! be. Points that are not reached must be few ([`MISSED_ONE_IN`]).
 //!
+//! Half a minute after the first record of a new job the daemon writes that there is one, and a run
+//! may take longer than that on a busy machine. So the threads that decide and that write state die
+//! in the run of a job whose document the daemon found at its start, which makes it write nothing
+//! more. Only at the calls of the first record, before which nothing else is written, the writing
+//! thread dies in the run of a new job, and so does everything that has no part in that.
+//!
 //! The tests of the suite play a selection ([`chosen`]), their twins every point.
 //!
 //! Left out are calls whose effect nobody but the caller can see ([`UNSEEN`]): a death there and a
@@ -34,6 +40,7 @@ use kron_testkit::needs::left_out;
 use kron_testkit::strace::{Call, NEEDS, calls};
 use kron_testkit::waiting::now;
 
+use crate::Past;
 use crate::crash::checker::Fault;
 use crate::crash::strike::{Blow, Came, Point, Restart, Scene, Who};
 
@@ -41,8 +48,6 @@ use crate::crash::strike::{Blow, Came, Point, Restart, Scene, Who};
 const AT_ONCE: usize = 6;
 /// A deadline that is over long after the test.
 pub(crate) const GENEROUS_S: i64 = 3_600;
-/// Lives of a daemon among which one run ends before its daemon writes anything else.
-const BASELINES_MAX: usize = 4;
 /// One of so many points may be missed, and one more.
 const MISSED_ONE_IN: usize = 10;
 
@@ -114,21 +119,46 @@ static BASELINE: Mutex<BTreeMap<Who, Vec<Point>>> = Mutex::new(BTreeMap::new());
 
 /// What one of them does for one run.
 fn undisturbed_points(who: Who) -> Vec<Point> {
-    for _ in 0..BASELINES_MAX {
-        let (mut scene, (strace, _)) = Scene::prepared(GENEROUS_S, |scene| scene.trace(who, &[]));
-        scene.recover(Restart::AtOnce);
-        let (came, faults) = scene.judge();
-        undisturbed(came, &[Came::Executed], &faults);
-        // The daemon was killed, and its run has ended.
-        strace.wait();
-        let text = strace.text();
-        // Half a minute after a job's first record its daemon writes which jobs have one. Those calls
-        // are none of the run's, and no other run makes them that takes less time.
-        if !text.contains("known.json") {
-            return points(who, &calls(&text));
-        }
+    let past = match who {
+        Who::Loop | Who::Sync => Past::Known,
+        _ => Past::New,
+    };
+    let calls = undisturbed_calls(who, past);
+    let mut found = points(who, past, &calls);
+    if who == Who::Sync {
+        let first = first_record(&calls);
+        let count_in_first =
+            |point: &Point| first.iter().filter(|call| call.name == point.call).count();
+        found.retain(|point| point.number > count_in_first(point));
+        let calls = undisturbed_calls(who, Past::New);
+        found.splice(..0, points(who, Past::New, first_record(&calls)));
     }
-    panic!("in {BASELINES_MAX} lives no run was over before its daemon had other things to write");
+    found
+}
+
+/// What one of them calls for one run of a job with this past.
+fn undisturbed_calls(who: Who, past: Past) -> Vec<Call> {
+    let (mut scene, (strace, _)) =
+        Scene::prepared_with(past, GENEROUS_S, |scene| scene.trace(who, &[]));
+    scene.recover(Restart::AtOnce);
+    let (came, faults) = scene.judge();
+    undisturbed(came, &[Came::Executed], &faults);
+    // The daemon was killed, and its run has ended.
+    strace.wait();
+    let text = strace.text();
+    let is_disturbed = past == Past::Known && text.contains("known.json");
+    assert!(!is_disturbed, "calls that are none of the run's");
+    calls(&text)
+}
+
+/// Those of these calls by which the first record becomes durable: a file takes its place, and the
+/// directory is synced.
+fn first_record(calls: &[Call]) -> &[Call] {
+    let after = |from: usize, name: &str| {
+        let found = calls[from..].iter().position(|call| call.name.starts_with(name));
+        from + found.unwrap_or_else(|| panic!("no `{name}` from call {from} on: {calls:?}")) + 1
+    };
+    &calls[..after(after(0, "rename"), "fsync")]
 }
 
 /// Requires that all is well when nobody is killed.
@@ -138,8 +168,8 @@ pub(crate) fn undisturbed(came: Came, allowed: &[Came], faults: &[Fault]) {
     assert!(well, "undisturbed: {came}\n{}", faults.join("\n"));
 }
 
-/// The points among these calls.
-pub(crate) fn points(who: Who, calls: &[Call]) -> Vec<Point> {
+/// The points among these calls, in the run of a job with this past.
+pub(crate) fn points(who: Who, past: Past, calls: &[Call]) -> Vec<Point> {
     // The daemon is killed at the end of the undisturbed run.
     let own = match who {
         Who::Supervisor => calls.iter().position(|call| call.name == "getsockopt").unwrap_or(0),
@@ -180,6 +210,7 @@ pub(crate) fn points(who: Who, calls: &[Call]) -> Vec<Point> {
             number: call.number,
             is_certain: own.map(|(_, count)| *count).max().unwrap_or(0) > before(call),
             is_decisive: is_decisive(call),
+            past,
         });
     }
     points
@@ -197,11 +228,22 @@ fn is_decisive(call: &Call) -> bool {
 /// Whether a call is made once more or once less when threads come to their work in another order:
 /// those that wait, those that wake another thread or take notice of it, what the log's own thread
 /// writes, which is as many lines as there are. The daemon also looks after every child that has
-/// ended, among which may be one that a tracer left.
+/// ended, among which may be one that a tracer left. And it looks at the recorded processes of an
+/// earlier daemon, which are there until the machine's first process reaps them.
 fn depends_on_the_others(who: Who, call: &Call) -> bool {
     let in_vain = call.text.contains("EAGAIN") || call.text.contains("<unfinished");
     let reaps = who != Who::Supervisor && call.name == "waitid";
-    WAITING.contains(&call.name.as_str()) || wakes_or_logs(call) || in_vain || reaps
+    WAITING.contains(&call.name.as_str())
+        || wakes_or_logs(call)
+        || in_vain
+        || reaps
+        || who == Who::Daemon && looks_at_a_process(call)
+}
+
+/// Whether a call opens what the kernel says about a process with a number.
+fn looks_at_a_process(call: &Call) -> bool {
+    let number = |(_, rest): (&str, &str)| rest.starts_with(|first: char| first.is_ascii_digit());
+    call.name == "openat" && call.text.split_once("\"/proc/").is_some_and(number)
 }
 
 /// Whether a call wakes another thread or takes notice of it, or writes to the log.
@@ -273,7 +315,8 @@ struct Rules {
 
 fn play(rules: &Rules, points: &[Point]) {
     play_each(rules.what, rules.allowed, points, |point| {
-        let (mut scene, trap) = Scene::prepared(GENEROUS_S, |scene| scene.trap(point, rules.blow));
+        let (mut scene, trap) =
+            Scene::prepared_with(point.past, GENEROUS_S, |scene| scene.trap(point, rules.blow));
         let reached = scene.strike(trap);
         scene.recover(rules.restart);
         scene.judge_if(reached)
@@ -423,6 +466,7 @@ fn supervisor_killed(extent: Extent) {
         number: 1,
         is_certain: true,
         is_decisive: true,
+        past: Past::New,
     };
     points.extend(chosen(extent, vec![spawn("setpgid"), spawn("execve")]));
     play(&rules, &points);

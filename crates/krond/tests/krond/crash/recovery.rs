@@ -16,6 +16,7 @@ use kron_testkit::strace::{NEEDS, calls, inject, saw_end, saw_kill};
 use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
 use nix::sys::signal::Signal;
 
+use crate::Past;
 use crate::crash::checker::Fault;
 use crate::crash::chronicle::Chronicle;
 use crate::crash::matrix::{Extent, GENEROUS_S, chosen, play_each, points, undisturbed, weighty};
@@ -42,6 +43,7 @@ impl Wreck {
                     number: 1,
                     is_certain: true,
                     is_decisive: true,
+                    past: Past::New,
                 };
                 let (mut scene, trap) =
                     Scene::prepared(GENEROUS_S, |scene| scene.trap(&point, Blow::Victim));
@@ -139,7 +141,7 @@ fn sweep(extent: Extent, wreck: Wreck, what: &str) {
     first.recover(Restart::AtOnce);
     let (came, faults) = first.judge();
     undisturbed(came, wreck.allowed(), &faults);
-    let mut points = points(Who::Daemon, &calls);
+    let mut points = points(Who::Daemon, Past::New, &calls);
     // Nothing but supervisors is executed, and they are none of the daemon's threads.
     points.retain(|point| weighty(point) && point.call != "execve");
     let points = chosen(extent, points);

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kron_testkit::files::read;
-use kron_testkit::krond::{Krond, wait_for_permit};
+use kron_testkit::krond::{Krond, seldom, wait_for_permit};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
 use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
@@ -23,6 +23,7 @@ use crate::crash::checker::{
 use crate::crash::chronicle::Chronicle;
 use crate::crash::civil;
 use crate::crash::witness::{self, wall};
+use crate::{Past, write_empty_document};
 
 /// The only job's identity.
 pub(crate) const JOB: &str = "once";
@@ -95,6 +96,8 @@ pub(crate) struct Point {
     pub(crate) is_certain: bool,
     /// Whether files or other processes are not the same before it and after it.
     pub(crate) is_decisive: bool,
+    /// The past of the job in whose run it is.
+    pub(crate) past: Past,
 }
 
 impl fmt::Display for Point {
@@ -163,8 +166,12 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Starts the daemon and gives it its job, which falls due some time after `lead`.
-    fn set(deadline_s: i64, lead: Duration) -> Scene {
+    fn set(past: Past, deadline_s: i64, lead: Duration) -> Scene {
         let mut chronicle = Chronicle::new(Vec::new(), "");
+        if past == Past::Known {
+            chronicle.world.configure(&configuration(seldom(), deadline_s));
+            write_empty_document(&chronicle.world, JOB);
+        }
         let krond = chronicle.start();
         let world = &chronicle.world;
         let loaded = |schedule: &str| configuration(schedule, deadline_s);
@@ -189,14 +196,23 @@ impl Scene {
         Scene { chronicle, krond, due }
     }
 
-    /// Sets a scene and prepares it, again and with more time if that took too long.
+    /// Sets a scene with a new job and prepares it, again and with more time if that took too long.
     pub(crate) fn prepared<T>(
+        deadline_s: i64,
+        prepare: impl Fn(&Scene) -> Result<T, TooLate>,
+    ) -> (Scene, T) {
+        Scene::prepared_with(Past::New, deadline_s, prepare)
+    }
+
+    /// As [`Scene::prepared`], with a job that has this past.
+    pub(crate) fn prepared_with<T>(
+        past: Past,
         deadline_s: i64,
         prepare: impl Fn(&Scene) -> Result<T, TooLate>,
     ) -> (Scene, T) {
         for attempt in 0..ATTEMPTS {
             let more = Duration::from_secs((1 << attempt) - 1);
-            let scene = Scene::set(deadline_s, LEAD + more);
+            let scene = Scene::set(past, deadline_s, LEAD + more);
             if let Ok(prepared) = prepare(&scene) {
                 return (scene, prepared);
             }

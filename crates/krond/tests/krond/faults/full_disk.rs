@@ -13,13 +13,15 @@ use std::process::{Child, Command, Stdio};
 
 use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
-use kron_testkit::waiting::eventually;
+use kron_testkit::process;
+use kron_testkit::waiting::{eventually, wait_until_blocked};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::faults::scene::{
     assert_ran_once, assert_tells, before_due, before_due_in, careful, document_name, judge,
     line_of, settle, thread_named, unfinished, wait_for_end, wait_for_witness, witnesses,
+    witnesses_of,
 };
 use crate::faults::strace::Tracing;
 use crate::new_world;
@@ -28,7 +30,15 @@ use crate::new_world;
 const PAGE: usize = 4_096;
 
 /// Runs of which a daemon has more to say than a pipe of one page holds.
-const RUNS: usize = 24;
+const RUNS_MAX: usize = 24;
+/// Runs when nothing more can be said.
+const RUNS_UNHEARD: usize = 8;
+
+/// The number of the call in which a log waits for room.
+#[cfg(target_arch = "x86_64")]
+const WRITE: &str = "1";
+#[cfg(target_arch = "aarch64")]
+const WRITE: &str = "64";
 
 /// A small file system. Dropping it unmounts it.
 struct Mount {
@@ -266,6 +276,16 @@ impl Unheard {
         krond
     }
 
+    /// Waits until the thread that writes the log waits for room.
+    fn wait_until_stuck(&self) {
+        let pid = self.0.id() as i32;
+        let threads = process::threads(pid).into_iter();
+        let tids: Vec<i32> =
+            threads.filter(|(_, name)| name == "log").map(|(tid, _)| tid).collect();
+        assert_eq!(tids.len(), 1, "the thread that writes the log");
+        wait_until_blocked(tids[0], &[WRITE]);
+    }
+
     fn stop(mut self, signal: Signal) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
@@ -292,31 +312,45 @@ fn a_log_that_takes_nothing_ends_no_daemon_and_no_run() {
     judge(&world, "careful");
 }
 
-/// Nobody reads what the daemon says, and there is no room for more of it.
+/// No reader takes what the daemon says, and there is no room for more of it.
 #[test]
 fn a_log_that_nobody_reads_holds_up_no_run() {
-    let world = new_world(&format!(
-        "[job.careful]\nschedule = \"{}\"\nshell = true\n\
-         command = \"mktemp {{dir}}/ran.careful.${{KRON_PERIOD_ID#manual/}}.XXXXXXXX > /dev/null\"\n",
+    let talk = format!(
+        "[job.talk]\nschedule = \"{}\"\nshell = true\n\
+         command = \"mktemp {{dir}}/ran.talk.${{KRON_PERIOD_ID#manual/}}.XXXXXXXX > /dev/null\"\n",
         seldom()
-    ));
+    );
+    let world = new_world(&talk);
     let (_unread, log) = std::io::pipe().unwrap();
-    // Full before it is used, but for one page.
+    // One page, of which the first lines take a part.
     nix::fcntl::fcntl(&log, nix::fcntl::FcntlArg::F_SETPIPE_SZ(PAGE as i32)).unwrap();
     let krond = Unheard::start(&world, log);
-    // Each run is worth several lines of the log, and all of them more than a page.
     let mut periods = BTreeMap::new();
-    for _ in 0..RUNS {
-        let period = world.run_now("careful")["period_id"].as_str().unwrap().to_owned();
+    let mut run = || {
+        let period = world.run_now("talk")["period_id"].as_str().unwrap().to_owned();
         eventually("its end is recorded", || {
-            let document = world.document("careful");
-            let entry = world.history("careful").pop()?;
+            let document = world.document("talk");
+            let entry = world.history("talk").pop()?;
             let is_over = entry["PeriodID"] == *period && entry["ExitCode"] == 0;
             (is_over && document["ActiveExecution"].is_null()).then_some(())
         });
         periods.insert(period.trim_start_matches("manual/").to_owned(), 1);
+    };
+    // Each run is worth several lines of the log, and all of them more than a page.
+    for _ in 0..RUNS_MAX {
+        run();
     }
+    krond.wait_until_stuck();
+    for _ in 0..RUNS_UNHEARD {
+        run();
+    }
+    // What falls due is decided on as well, and the definitions of it are loaded.
+    let nominal = world
+        .due_soon("careful", |schedule| [talk.as_str(), &careful(schedule, "true", "")].concat());
+    wait_for_end(&world);
+    krond.wait_until_stuck();
     krond.stop(Signal::SIGINT);
-    assert_eq!(witnesses(&world), periods, "each ran once");
-    assert_eq!(world.history("careful").len(), RUNS);
+    assert_eq!(witnesses_of(&world, "talk"), periods, "each ran once");
+    assert_eq!(world.history("talk").len(), RUNS_MAX + RUNS_UNHEARD);
+    assert_ran_once(&world, &nominal);
 }

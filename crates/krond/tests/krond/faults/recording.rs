@@ -4,6 +4,11 @@
 //! record of the start, the record of the end. The calls are enumerated from a run in which
 //! nothing fails, so the matrix follows the code.
 //!
+//! Half a minute after the first record of a job, the thread also writes that there is one, and from
+//! then on a call of the same number may be another one. So only the first record is looked at in a
+//! new job, before which nothing else is written; the others are looked at in a job that the daemon
+//! knows to have records, about which it writes nothing more ([`Past`]).
+//!
 //! The suite plays every call by which something changes or becomes durable, and the first call of
 //! each other name in each of the three records. Each fails once and for good, with one of the six
 //! errors for either, turning with the call's place so that all six occur; EMFILE comes to every
@@ -13,25 +18,22 @@
 //! `full` plays every call of the path, in the first case with every error.
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 
-use kron_testkit::krond::{Krond, World, wait_for_permit};
+use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::waiting::eventually;
 
 use crate::faults::scene::{
-    CODE, all, assert_ran_once, assert_tells, before_due, document_name, settle, thread_named,
-    unfinished, wait_for_end, wait_for_witness, witnesses,
+    CODE, all, assert_ran_once, assert_tells, before_due, before_due_in, careful, document_name,
+    settle, thread_named, unfinished, wait_for_end, wait_for_witness, witnesses,
 };
 use crate::faults::strace::{Attached, Call, Effect, Extent, Injection, Tracing, When};
+use crate::{Past, new_world, write_empty_document};
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS"];
 
 /// How many failures in a row show that it is waited for something to pass.
 const PATIENT_ATTEMPTS: usize = 3;
-
-/// How often a case is played until nothing disturbs it.
-const PLAYS_MAX: usize = 4;
 
 /// The records of a run, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,16 @@ struct Case {
     when: When,
 }
 
+impl Record {
+    /// The past of the job in which the record is looked at.
+    fn past(self) -> Past {
+        match self {
+            Record::Armed => Past::New,
+            Record::Started | Record::Ended => Past::Known,
+        }
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { record, call, .. } = self;
@@ -63,6 +75,11 @@ impl fmt::Display for Case {
 impl Case {
     fn injection(&self) -> Injection {
         Injection { calls: self.call.name.clone(), effect: self.effect, when: self.when }
+    }
+
+    /// A daemon in which this goes wrong.
+    fn traced(&self) -> Traced {
+        traced(self.record.past(), Some(&self.injection()))
     }
 
     /// Whether nothing has been changed and something has run out that may come back.
@@ -81,42 +98,29 @@ struct Traced {
     nominal: String,
 }
 
-/// Starts a daemon and traces it before its job falls due.
-fn traced(injection: Option<&Injection>) -> Traced {
+/// Starts a daemon and traces it before its job, which has this past, falls due.
+fn traced(past: Past, injection: Option<&Injection>) -> Traced {
     let wait = wait_for_permit("permit");
-    let (world, krond, (tracing, attached), nominal) = before_due(&wait, "", |world, krond| {
+    let new = || match past {
+        Past::New => new_world(""),
+        Past::Known => known(),
+    };
+    let prepare = |world: &World, krond: &Krond| {
         let document = document_name("careful");
         let names = ["", &*document, &unfinished(&document)];
         let tracing = Tracing::new(&world.state_dir(), &names, injection);
         let attached = tracing.attach(&[thread_named(krond, "sync-1")]);
         (tracing, attached)
-    });
+    };
+    let (world, krond, (tracing, attached), nominal) = before_due_in(new, &wait, "", prepare);
     Traced { world, krond, tracing, attached, nominal }
 }
 
-/// Plays something from the start of a daemon to its end; again if the daemon wrote `known.json`
-/// while its calls were counted.
-///
-/// It does so half a minute after the first record of a job, which a busy machine may take longer
-/// than. From then on a call of the same number is another one, and proves nothing.
-fn undisturbed<R>(
-    start: impl Fn() -> Traced,
-    play: impl Fn(&World, Krond, &Tracing, Attached, &str) -> R,
-) -> R {
-    for plays_left in (0..PLAYS_MAX).rev() {
-        let Traced { world, krond, tracing, attached, nominal } = start();
-        let played = panic::catch_unwind(AssertUnwindSafe(|| {
-            play(&world, krond, &tracing, attached, &nominal)
-        }));
-        let calls = tracing.calls();
-        let is_disturbed = || calls.iter().any(|call| call.about.contains("known.json"));
-        match played {
-            Ok(result) => return result,
-            Err(_) if plays_left > 0 && is_disturbed() => {}
-            Err(panic) => panic::resume_unwind(panic),
-        }
-    }
-    unreachable!("the last play is the last");
+/// A world whose daemon finds the document of its job, and notes that at its start.
+fn known() -> World {
+    let world = new_world(&careful(seldom(), "true", ""));
+    write_empty_document(&world, "careful");
+    world
 }
 
 /// Whether a record is complete with this call: its directory is synced.
@@ -126,36 +130,37 @@ fn completes(call: &Call) -> bool {
 
 /// Every call of the thread that writes state, through a run in which nothing fails.
 fn calls() -> Vec<(Record, Call)> {
-    undisturbed(|| traced(None), calls_of)
+    let mut calls = calls_of(Past::New, &[Record::Armed]);
+    let later = calls_of(Past::Known, &[Record::Armed, Record::Started, Record::Ended]);
+    calls.extend(later.into_iter().filter(|(record, _)| record.past() == Past::Known));
+    calls
 }
 
-fn calls_of(
-    world: &World,
-    mut krond: Krond,
-    tracing: &Tracing,
-    attached: Attached,
-    nominal: &str,
-) -> Vec<(Record, Call)> {
+/// The calls by which the first records of a run are made, in a job with this past.
+fn calls_of(past: Past, records: &[Record]) -> Vec<(Record, Call)> {
+    let Traced { world, mut krond, tracing, attached, nominal } = traced(past, None);
     krond.wait_for("started");
     eventually("the start is recorded", || world.history("careful").pop());
     world.permit("permit");
-    eventually("the end is durable", || {
-        (tracing.calls().iter().filter(|call| completes(call)).count() == 3).then_some(())
+    eventually("they are durable", || {
+        let count = tracing.calls().iter().filter(|call| completes(call)).count();
+        (count >= records.len()).then_some(())
     });
-    assert_eq!(witnesses(world).get(nominal), Some(&1));
+    wait_for_witness(&world, &nominal);
     krond.kill();
     attached.ended();
+    let mut traced = tracing.calls().into_iter().peekable();
     let mut calls = Vec::new();
-    let mut records = [Record::Armed, Record::Started, Record::Ended].into_iter();
-    let mut record = records.next();
-    for call in tracing.calls() {
-        let present = record.unwrap_or_else(|| panic!("more than three records: {call:?}"));
-        if completes(&call) {
-            record = records.next();
+    for record in records {
+        let mut is_durable = false;
+        while let Some(call) = traced.next_if(|_| !is_durable) {
+            is_durable = completes(&call);
+            calls.push((*record, call));
         }
-        calls.push((present, call));
+        assert!(is_durable, "{record:?} is not durable: {calls:?}");
     }
-    assert_eq!(record, None, "three records, each durable: {calls:?}");
+    let rest: Vec<Call> = traced.collect();
+    assert!(past == Past::New || rest.is_empty(), "more than these records: {rest:?}");
     calls
 }
 
@@ -203,27 +208,14 @@ fn every_error_at_every_call() {
 }
 
 fn run(case: &Case) {
-    undisturbed(
-        || traced(Some(&case.injection())),
-        |world, krond, tracing, attached, nominal| {
-            play(case, (world, nominal), krond, (tracing, attached));
-        },
-    );
-}
-
-fn play(
-    case: &Case,
-    (world, nominal): (&World, &str),
-    mut krond: Krond,
-    (tracing, attached): (&Tracing, Attached),
-) {
+    let Traced { world, mut krond, tracing, attached, nominal } = case.traced();
     if case.record == Record::Ended {
         krond.wait_for("started");
         eventually("the start is recorded", || world.history("careful").pop());
         world.permit("permit");
     }
     if case.may_pass() {
-        waited_out(case, world, krond, attached, nominal);
+        waited_out(case, &world, krond, attached, &nominal);
     } else {
         let fatal = krond.wait_for("fatal");
         assert_tells(&fatal, "PersistenceError");
@@ -233,13 +225,13 @@ fn play(
             // The next daemon would not look for a record that is written after its start.
             krond.wait_for_supervisors();
         }
-        fatal_for(case, world, nominal);
+        fatal_for(case, &world, &nominal);
     }
     let hit = tracing.injected();
     let first = hit.first().expect("something failed");
     assert_eq!((&first.name, &first.about), (&case.call.name, &case.call.about));
     assert!(matches!(case.when, When::ForGood(_)) || hit.len() == 1, "{hit:?}");
-    assert_ran_once(world, nominal);
+    assert_ran_once(&world, &nominal);
 }
 
 /// The daemon waits and tries again, and nothing is handled meanwhile.
@@ -439,24 +431,13 @@ fn a_disk_that_lies_about_what_it_took_costs_a_record_and_no_second_run() {
         })
         .collect();
     assert_eq!(cases.len(), 3, "a write for each record: {cases:?}");
-    all(&cases, |case| {
-        undisturbed(
-            || traced(Some(&case.injection())),
-            |world, krond, tracing, attached, nominal| {
-                believed(case, (world, nominal), krond, (tracing, attached));
-            },
-        );
-    });
+    all(&cases, believed);
 }
 
 /// The daemon believes that this write was a whole one.
-fn believed(
-    case: &Case,
-    (world, nominal): (&World, &str),
-    mut krond: Krond,
-    (tracing, attached): (&Tracing, Attached),
-) {
-    wait_for_witness(world, nominal);
+fn believed(case: &Case) {
+    let Traced { world, mut krond, tracing, attached, nominal } = case.traced();
+    wait_for_witness(&world, &nominal);
     // Else start and end might be one record.
     if case.record == Record::Ended {
         eventually("the start is recorded", || world.history("careful").pop());
@@ -490,7 +471,7 @@ fn believed(
         (document.ok()?["LastHandledPeriodID"] == *nominal).then_some(())
     });
     krond.stop();
-    assert_eq!(witnesses(world).get(nominal), Some(&1), "it ran again");
+    assert_eq!(witnesses(&world).get(&nominal), Some(&1), "it ran again");
 }
 
 #[test]
@@ -511,20 +492,16 @@ fn a_disk_that_takes_nothing_is_a_failure_and_an_interruption_is_none() {
         if case.effect == Effect::Returns(0) {
             return run(case);
         }
-        undisturbed(
-            || traced(Some(&case.injection())),
-            |world, krond, tracing, attached, nominal| {
-                // Else start and end might be one record.
-                eventually("the start is recorded", || world.history("careful").pop());
-                world.permit("permit");
-                wait_for_end(world);
-                // What a daemon writes when it stops is none of the run's.
-                drop(attached);
-                krond.stop();
-                assert_eq!(tracing.injected().len(), 1);
-                assert_ran_once(world, nominal);
-            },
-        );
+        let Traced { world, krond, tracing, attached, nominal } = case.traced();
+        // Else start and end might be one record.
+        eventually("the start is recorded", || world.history("careful").pop());
+        world.permit("permit");
+        wait_for_end(&world);
+        // What a daemon writes when it stops is none of the run's.
+        drop(attached);
+        krond.stop();
+        assert_eq!(tracing.injected().len(), 1);
+        assert_ran_once(&world, &nominal);
     });
 }
 
@@ -536,7 +513,7 @@ fn what_a_failed_write_leaves_is_removed_by_the_next_start() {
     }
     let calls = "fsync,unlinkat".to_owned();
     let injection = Injection { calls, effect: Effect::Error("EROFS"), when: When::ForGood(1) };
-    let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&injection));
+    let Traced { world, mut krond, attached, nominal, .. } = traced(Past::New, Some(&injection));
     assert_tells(&krond.wait_for("fatal"), "PersistenceError");
     assert_eq!(krond.wait().code(), Some(5));
     attached.ended();
@@ -560,7 +537,7 @@ fn a_fatal_failure_names_the_job_it_was_about() {
         effect: Effect::Error("EIO"),
         when: When::ForGood(1),
     };
-    let Traced { world, mut krond, attached, nominal, .. } = traced(Some(&injection));
+    let Traced { world, mut krond, attached, nominal, .. } = traced(Past::New, Some(&injection));
     let fatal = krond.wait_for("fatal");
     assert_tells(&fatal, "PersistenceError");
     assert_eq!(fatal["identity"], "careful", "{fatal}");

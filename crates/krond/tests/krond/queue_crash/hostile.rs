@@ -20,8 +20,9 @@ const TOKEN: &str = "0123456789abcdef-token";
 const IDLE: usize = 600;
 /// Connections whose request never comes to its end.
 const DRIPS: usize = 20;
-/// When a peer that is still kept counts as one that is kept for ever. By design it is given up
-/// after half a minute at most.
+/// When a peer that is still kept counts as one that is kept for ever. It is given up after half a
+/// minute at most, which the tests of `api` hold to the second, by a clock of their own: this one
+/// shows that it is given up by the real daemon, however busy the machine is.
 const GIVEN_UP: Duration = PATIENCE;
 
 struct Site {

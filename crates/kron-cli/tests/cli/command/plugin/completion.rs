@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kron_testkit::waiting::{eventually, now};
+use kron_testkit::waiting::{PATIENCE, eventually, now};
 
 use super::{Command, Path, Run, Scratch, executable, finish, path_with, symlink};
 
@@ -89,6 +89,13 @@ fn names_are_those_of_the_cluster_that_is_said() {
 
 #[test]
 fn nobody_waits_long_for_names() {
-    let run = complete("plugin-complete-slow", "exec sleep 600", &["why", ""]);
+    // One process, which kron kills: a `sleep` of its own would outlive the test. It offers a name in
+    // the end, which an answer without names did not wait for.
+    let late = format!(
+        "mkfifo \"$0.silent\"; exec bash -c 'read -rt {} <>\"$0.silent\"
+echo kronjob.kron.dev/late' \"$0\"",
+        PATIENCE.as_secs()
+    );
+    let run = complete("plugin-complete-slow", &late, &["why", ""]);
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (Some(0), ":4\n", ""));
 }
