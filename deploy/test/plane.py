@@ -111,6 +111,15 @@ def comes_true(what, happened):
         return False
 
 
+def is_healthy(store):
+    """Whether etcd says that it is."""
+    try:
+        with urllib.request.urlopen(f"{store}/health", timeout=PATIENCE_S) as answer:
+            return json.load(answer)["health"] == "true"
+    except OSError:
+        return False
+
+
 # The sockets that keep ports for this process.
 reserved = []
 
@@ -155,11 +164,12 @@ class ControlPlane:
         (root / "audit.yaml").write_text(json.dumps(AUDIT))
         (root / "tokens.csv").write_text('admin,admin,admin,"system:masters"\n')
         store = f"http://127.0.0.1:{etcd}"
-        self.begin(root, "etcd", [
+        store_process = self.begin(root, "etcd", [
             "--unsafe-no-fsync", f"--data-dir={root}/etcd", "--log-level=warn", "--socket-reuse-port",
             f"--listen-client-urls={store}", f"--advertise-client-urls={store}",
             "--listen-peer-urls=http://127.0.0.1:0", f"--initial-advertise-peer-urls={PEERS}",
             f"--initial-cluster=default={PEERS}"])
+        wait_until("etcd is healthy", lambda: is_healthy(store), store_process, root / "etcd.log")
         apiserver = self.begin(root, "kube-apiserver", [
             f"--etcd-servers={store}", "--bind-address=127.0.0.1", f"--secure-port={self.port}",
             "--permit-port-sharing",

@@ -4,7 +4,10 @@
 //! nothing stays mounted if the test is killed. A thread or a process that was started before does not
 //! see it.
 
-use std::path::Path;
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -15,30 +18,64 @@ use crate::programs::must_run;
 
 /// What tests need that use it.
 pub const NEEDS: &[Need] = &[Need::Root, Need::Mount];
+/// Bytes of a page, the smallest piece of such a file system.
+pub const PAGE: usize = 4_096;
 
 /// A file system in memory, mounted while this lives; private to this user.
-pub struct TmpfsMount(TempDir);
+pub struct TmpfsMount {
+    path: PathBuf,
+    // Removed after it is unmounted.
+    _parent: Option<TempDir>,
+}
 
 impl TmpfsMount {
-    /// Mounts one of this size.
-    pub fn of_kib(kib: u32) -> TmpfsMount {
+    /// Mounts one of this size on a directory of its own.
+    pub fn of_kib(kib: usize) -> TmpfsMount {
+        let parent = tempfile::tempdir().unwrap();
+        let mut mount = TmpfsMount::at(parent.path().join("mounted"), kib);
+        mount._parent = Some(parent);
+        mount
+    }
+
+    /// Mounts one of this size on this directory, which is created if need be.
+    pub fn at(path: PathBuf, kib: usize) -> TmpfsMount {
         mount_namespace::enter(Need::Mount);
-        let point = tempfile::tempdir().unwrap();
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).unwrap();
         let options = format!("size={kib}k,mode=0700");
-        let path = point.path().to_str().unwrap();
-        must_run(Need::Mount, "mount", &["-t", "tmpfs", "-o", &options, "kron-test", path]);
-        TmpfsMount(point)
+        let point = path.to_str().unwrap();
+        must_run(Need::Mount, "mount", &["-t", "tmpfs", "-o", &options, "kron-test", point]);
+        TmpfsMount { path, _parent: None }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        &self.path
+    }
+
+    /// Takes all the room there is but for these pages.
+    pub fn fill_but(&self, pages_left: usize) {
+        let mut ballast = File::create(self.ballast()).unwrap();
+        let mut length = 0;
+        while let Ok(written) = ballast.write(&[0; PAGE]) {
+            length += written;
+        }
+        ballast.set_len((length - pages_left * PAGE) as u64).unwrap();
+    }
+
+    /// Gives it back.
+    pub fn make_room(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path.join("ballast")
     }
 }
 
 impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+        // A process that still uses it goes on doing so; it is gone when they are.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::control_plane::OPERATOR;
 use crate::operator::Operator;
-use crate::scene::{PATIENCE, Scene, endless_spec, spec, spec_with};
+use crate::scene::{PATIENCE, Scene, endless_spec, seldom, spec, spec_with};
 
 /// The value of a series, by its name and labels as they are written.
 fn value(page: &str, series: &str) -> f64 {
@@ -24,7 +24,7 @@ fn a_leader_and_a_standby_are_healthy_and_ready_and_count() {
     let mut standby = scene.start_patient_operator();
     standby.await_event("standing_by", PATIENCE);
     scene.create("run", &spec("* * * * * *"));
-    scene.create("later", &spec("@yearly"));
+    scene.create("later", &spec(&seldom()));
     scene.create("skip", &endless_spec("*/2 * * * * *", "forbid"));
     scene.create("wrong", &spec_with("@daily", &json!({ "timeZone": "Mars/Base" })));
     scene.create("paused", &spec_with("@daily", &json!({ "policy": { "suspend": true } })));

@@ -1,63 +1,36 @@
 //! Too little room, too few descriptors, and a disk that is not to be written to.
 
-use std::io::Write as _;
-use std::process::Command;
-
 use kron_core::Category;
 use kron_state::{RealDirectory, Store};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::programs::must_run;
+use kron_testkit::tmpfs_mount::{NEEDS, TmpfsMount};
 
 use crate::child;
 use crate::made::{HISTORY_MAX, left_over, mark, minute, missed};
 
-/// A small file system in memory, mounted while this lives.
-struct SmallMount(tempfile::TempDir);
-
-impl SmallMount {
-    fn new() -> SmallMount {
-        let point = tempfile::tempdir().unwrap();
-        let options = "size=256k,mode=0700";
-        must_run(
-            Need::Mount,
-            "mount",
-            &["-t", "tmpfs", "-o", options, "none", point.path().to_str().unwrap()],
-        );
-        SmallMount(point)
-    }
-}
-
-impl Drop for SmallMount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_disk_that_is_full_or_read_only_keeps_what_it_has() {
-    if left_out("a disk that is full or read-only keeps what it has", &[Need::Root, Need::Mount]) {
+    if left_out("a disk that is full or read-only keeps what it has", NEEDS) {
         return;
     }
-    let mount = SmallMount::new();
-    let state = mount.0.path().join("state");
+    let mount = TmpfsMount::of_kib(256);
+    let state = mount.path().join("state");
     let open = || Store::open(RealDirectory::open(&state).unwrap(), HISTORY_MAX).unwrap();
     let store = open();
     store.commit("job", &[missed(1)]).unwrap();
 
-    let fill = mount.0.path().join("fill");
-    let mut file = std::fs::File::create(&fill).unwrap();
-    while file.write_all(&[1; 4096]).is_ok() {}
+    mount.fill_but(0);
     let error = store.commit("job", &[missed(2)]).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("No space left"), "{error:?}");
     assert_eq!(error.category(), Category::Persistence);
     assert_eq!(left_over(&RealDirectory::open(&state).unwrap()), [""; 0]);
     assert_eq!(mark(&open(), "job"), Some(minute(1)));
-    drop(file);
-    std::fs::remove_file(&fill).unwrap();
+    mount.make_room();
     store.commit("job", &[missed(3)]).unwrap();
 
-    must_run(Need::Mount, "mount", &["-o", "remount,ro", mount.0.path().to_str().unwrap()]);
+    must_run(Need::Mount, "mount", &["-o", "remount,ro", mount.path().to_str().unwrap()]);
     let error = store.commit("job", &[missed(4)]).unwrap_err();
     assert_eq!(error.category(), Category::Persistence, "{error:?}");
     // What cannot be written can still be read.

@@ -84,6 +84,7 @@ fn a_day_with_the_daemon() {
     assert_eq!(ended["outcome"]["exit_code"], 0);
     let started = daemon.ask(&["run", "quick"]);
     assert_eq!(started["run_id"].as_str().unwrap().len(), 16);
+    daemon.entry("quick", |entry| entry["run_id"] == started["run_id"] && entry["exit_code"] == 0);
 
     // Nothing has run of these.
     assert!(daemon.kron(&["logs", "resting"]).no(1).contains("has never run"));

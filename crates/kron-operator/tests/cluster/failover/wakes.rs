@@ -172,8 +172,8 @@ fn await_quiet() {
 fn a_stopped_leader_asks_for_nothing_when_it_wakes() {
     let mut scene = Scene::set("wakes", bunch);
     await_starts(&scene.pair);
-    await_quiet();
     let pulse = Pulse::start(scene.plane, &scene.namespace);
+    await_quiet();
     scene.suspend_leader();
     scene.await_other();
     // Past the next time of the bunch: it wakes with everything due and its claims in its memory.

@@ -14,7 +14,8 @@ fn how_a_run_by_hand_ended_is_told_even_when_its_history_has_dropped_it() {
     let world = new_world(&format!(
         "[daemon]\nhistory = 1\n\
          [job.short]\nschedule = \"{seldom}\"\nshell = true\n\
-         command = \"echo >> {{dir}}/ran; n=$(wc -l < {{dir}}/ran); {wait}; exit $n\"\n",
+         command = \"echo >> {{dir}}/ran; n=$(wc -l < {{dir}}/ran); \
+         echo >> {{dir}}/counted; {wait}; exit $n\"\n",
     ));
     let mut krond = world.start();
     // The exit codes of the runs, as the order of their starts will have them.
@@ -24,7 +25,9 @@ fn how_a_run_by_hand_ended_is_told_even_when_its_history_has_dropped_it() {
             world.ask("POST", "/api/v1/scheduler/jobs/short/run", "{\"force\": true}");
         assert_eq!(status, 200, "{answer}");
         started.insert(answer["run_id"].as_str().unwrap().to_owned(), (code, answer));
-        eventually("it has begun", || (world.testimony("ran").len() == code).then_some(()));
+        eventually("it has its number", || {
+            (world.testimony("counted").len() == code).then_some(())
+        });
     }
     world.permit("permit");
     for _ in 0..started.len() {

@@ -4,16 +4,15 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use kron_testkit::krond::{Krond, World, seldom, wait_for_permit};
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::process;
+use kron_testkit::tmpfs_mount::{NEEDS, PAGE, TmpfsMount};
 use kron_testkit::waiting::{eventually, wait_until_blocked};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,9 +25,6 @@ use crate::faults::scene::{
 use crate::faults::strace::Tracing;
 use crate::new_world;
 
-/// Bytes of a page, the smallest piece of such a file system.
-const PAGE: usize = 4_096;
-
 /// Runs of which a daemon has more to say than a pipe of one page holds.
 const RUNS_MAX: usize = 24;
 /// Runs when nothing more can be said.
@@ -40,64 +36,17 @@ const WRITE: &str = "1";
 #[cfg(target_arch = "aarch64")]
 const WRITE: &str = "64";
 
-/// A small file system. Dropping it unmounts it.
-struct Mount {
-    path: PathBuf,
-}
-
-impl Mount {
-    /// Mounts one of this many bytes on a new private directory.
-    fn new(path: PathBuf, bytes: usize) -> Mount {
-        let mut private = fs::DirBuilder::new();
-        private.recursive(true).mode(0o700).create(&path).unwrap();
-        let options = format!("size={bytes},mode=0700");
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "kron-test"])
-            .arg(&path)
-            .status()
-            .unwrap();
-        assert!(status.success(), "a small file system is mounted");
-        Mount { path }
-    }
-
-    fn ballast(&self) -> PathBuf {
-        self.path.join("ballast")
-    }
-
-    /// Takes all the room there is but for these pages.
-    fn fill_but(&self, pages_left: usize) {
-        let mut file = File::create(self.ballast()).unwrap();
-        let mut length = 0;
-        while let Ok(written) = file.write(&[0; PAGE]) {
-            length += written;
-        }
-        file.set_len((length - pages_left * PAGE) as u64).unwrap();
-    }
-
-    /// Gives it back.
-    fn make_room(&self) {
-        fs::remove_file(self.ballast()).unwrap();
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Whoever still uses it goes on doing so; it is gone when they are.
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
-    }
-}
-
 /// A world whose state is on a small file system.
 struct SmallWorld {
     // Before the world, whose directory it is in, it is dropped.
-    mount: Mount,
+    mount: TmpfsMount,
     world: World,
 }
 
 impl SmallWorld {
     fn new() -> SmallWorld {
         let world = new_world("");
-        let mount = Mount::new(world.state_dir(), 1 << 20);
+        let mount = TmpfsMount::at(world.state_dir(), 1 << 10);
         SmallWorld { world, mount }
     }
 }
@@ -118,7 +67,7 @@ fn assert_leaves(krond: &mut Krond) {
 
 #[test]
 fn nothing_starts_that_there_is_no_room_to_record() {
-    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+    if left_out("a full disk", NEEDS) {
         return;
     }
     let fill = |place: &SmallWorld, _: &Krond| place.mount.fill_but(0);
@@ -138,7 +87,7 @@ fn nothing_starts_that_there_is_no_room_to_record() {
 
 #[test]
 fn an_end_that_there_is_no_room_for_is_kept_until_there_is() {
-    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+    if left_out("a full disk", NEEDS) {
         return;
     }
     let SmallWorld { world, mount } = SmallWorld::new();
@@ -247,11 +196,11 @@ fn a_record_that_no_file_may_hold_is_a_failure_like_any_other() {
 
 #[test]
 fn output_that_there_is_no_room_for_ends_no_run() {
-    if left_out("a full disk of logs", &[Need::Root, Need::Mount]) {
+    if left_out("a full disk of logs", NEEDS) {
         return;
     }
     let world = new_world("");
-    let logs = Mount::new(world.state_dir().join("logs"), 16 * PAGE);
+    let logs = TmpfsMount::at(world.state_dir().join("logs"), 64);
     let krond = world.start();
     let nominal = world.due_soon("careful", |schedule| {
         careful(schedule, "head -c 3000000 /dev/zero || exit 1", "")

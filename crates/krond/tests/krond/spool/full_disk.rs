@@ -1,56 +1,21 @@
 //! A disk on which there is really no room left.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::Command;
+use std::fs;
 
 use kron_spool::{NewTask, Put, Spool, TaskId};
-use kron_testkit::needs::{Need, left_out};
+use kron_testkit::needs::left_out;
+use kron_testkit::tmpfs_mount::{NEEDS, TmpfsMount};
 use kron_testkit::waiting::eventually;
 
 use crate::spool::site::{Site as _, alone, handler, text, world};
 
-/// A small file system. Dropping it unmounts it.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(path: PathBuf) -> Mount {
-        fs::create_dir_all(&path).unwrap();
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m,mode=0700", "kron-test"])
-            .arg(&path)
-            .status()
-            .unwrap();
-        assert!(status.success(), "a small file system is mounted");
-        Mount(path)
-    }
-
-    /// Takes all the room there is.
-    fn fill(&self) {
-        let mut file = File::create(self.0.join("ballast")).unwrap();
-        while file.write(&[0; 4_096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.0.join("ballast")).unwrap();
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Whoever still uses it goes on doing so; it is gone when they are.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn what_was_put_before_the_disk_was_full_ends_once_when_there_is_room() {
-    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+    if left_out("a full disk", NEEDS) {
         return;
     }
     let world = world("workers = 2", &alone("t", 0));
-    let mount = Mount::new(world.spool_path(""));
+    let mount = TmpfsMount::at(world.spool_path(""), 1 << 10);
     let mut krond = world.start();
     let spool = Spool::open_to_put(&world.spool_path("")).unwrap();
     let task = |id: &str| NewTask::new(TaskId::new(id).unwrap(), "t", "{}").unwrap();
@@ -59,7 +24,7 @@ fn what_was_put_before_the_disk_was_full_ends_once_when_there_is_room() {
     let now = "2026-01-06T10:15:30Z".parse().unwrap();
     assert!(spool.put(&tasks, now).into_iter().all(|put| matches!(put, Ok(Put::New))));
     world.says("began", 2);
-    mount.fill();
+    mount.fill_but(0);
     let refused = spool.put(&[task("late")], now).pop().unwrap().unwrap_err();
     let source = std::error::Error::source(&refused).map(ToString::to_string);
     assert!(source.is_some_and(|it| it.contains("No space left")), "{refused:?}");
@@ -95,16 +60,16 @@ fn what_was_put_before_the_disk_was_full_ends_once_when_there_is_room() {
 /// A start that has no room to put things in order does so when there is.
 #[test]
 fn what_could_not_be_put_in_order_at_the_start_is_later() {
-    if left_out("a full disk", &[Need::Root, Need::Mount]) {
+    if left_out("a full disk", NEEDS) {
         return;
     }
     let world = world("", &handler("t", "echo $KRON_TASK_ID >> {dir}/began"));
-    let mount = Mount::new(world.spool_path(""));
+    let mount = TmpfsMount::at(world.spool_path(""), 1 << 10);
     world.start().stop();
     let text = text("lost", "t", &serde_json::Value::Null).replace("PENDING", "RUNNING");
     let text = text.replacen('{', "{\"attempts\":1,", 1);
     fs::write(world.spool_path("tasks/running/lost.json"), text).unwrap();
-    mount.fill();
+    mount.fill_but(0);
     let mut krond = world.start();
     let told = krond.events("spool_stuck");
     assert!(told[0]["message"].as_str().unwrap().contains("No space left"), "{told:?}");
