@@ -112,6 +112,8 @@ fn a_removed_kronjob_takes_its_jobs_along_and_a_new_one_begins_anew() {
     let first = scene.create("again", &spec("* * * * * *"));
     scene.await_outcomes("again", "executed", 2);
     scene.plane.api().delete(&scene.path("again")).expect(200);
+    // At once. An operator that has not heard of it yet may make one more Job for the first, of a
+    // period of the second.
     let second = scene.create("again", &spec("* * * * * *"));
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     let created_at = time(&second["metadata"]["creationTimestamp"]);

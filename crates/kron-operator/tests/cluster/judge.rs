@@ -5,7 +5,8 @@
 //! and which had one although nobody asked for it.
 //!
 //! A Job is what was created with success, whatever became of it: one that was deleted and made
-//! again is two. An API server that is killed with `SIGKILL` may have created a Job without writing
+//! again is two. A KronJob that is deleted and created again is another, told by its UID, and may
+//! have a Job of a period that the one before it had, too. An API server that is killed with `SIGKILL` may have created a Job without writing
 //! it down; [`Judge::also_exists`] adds what is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,8 @@ pub(crate) struct JobKey {
 pub(crate) struct Creation {
     pub(crate) name: String,
     pub(crate) uid: String,
+    /// The UID of the KronJob that it belongs to; empty where it names none.
+    pub(crate) owner: String,
     pub(crate) received: Timestamp,
     pub(crate) answered: Timestamp,
 }
@@ -84,7 +87,7 @@ impl Expected {
 /// What must never be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wrong {
-    /// A period had more than one Job.
+    /// A period of one KronJob had more than one Job.
     Doubled(JobKey, usize),
     /// A period had no Job.
     Missing(JobKey),
@@ -132,6 +135,7 @@ impl Judge {
             self.created.entry(key).or_default().push(Creation {
                 name: text(&given["metadata"]["name"]),
                 uid: text(&given["metadata"]["uid"]),
+                owner: text(&given["metadata"]["ownerReferences"][0]["uid"]),
                 received: request.received,
                 answered: request.answered,
             });
@@ -160,8 +164,9 @@ impl Judge {
 
     /// The periods with more than one Job.
     pub(crate) fn doubled(&self) -> Vec<Wrong> {
-        let many = self.created.iter().filter(|(_, creations)| creations.len() > 1);
-        many.map(|(key, creations)| Wrong::Doubled(key.clone(), creations.len())).collect()
+        let counted = self.created.iter().map(|(key, creations)| (key, most_of_one(creations)));
+        let many = counted.filter(|(_, count)| *count > 1);
+        many.map(|(key, count)| Wrong::Doubled(key.clone(), count)).collect()
     }
 
     /// Everything that is wrong about a schedule.
@@ -176,8 +181,9 @@ impl Judge {
                 wrong.push(Wrong::Missing(key));
                 continue;
             }
-            if creations.len() > 1 {
-                wrong.push(Wrong::Doubled(key.clone(), creations.len()));
+            let count = most_of_one(creations);
+            if count > 1 {
+                wrong.push(Wrong::Doubled(key.clone(), count));
             }
             if creations.iter().any(|creation| creation.answered < time) {
                 wrong.push(Wrong::Early(key.clone()));
@@ -205,6 +211,16 @@ impl Judge {
             })
             .collect()
     }
+}
+
+/// How many of a period's Jobs one KronJob had at most. A Job without an owner counts for each.
+fn most_of_one(creations: &[Creation]) -> usize {
+    let is_of =
+        |creation: &Creation, owner: &str| creation.owner == owner || creation.owner.is_empty();
+    let counts = creations
+        .iter()
+        .map(|one| creations.iter().filter(|creation| is_of(creation, &one.owner)).count());
+    counts.max().unwrap_or_default()
 }
 
 /// The period id of a time, as it is in a label.

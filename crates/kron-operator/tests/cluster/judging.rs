@@ -17,6 +17,7 @@ fn creation(period: &str, time: &str, code: u16) -> Value {
         "name": format!("hourly-{}", period.to_lowercase()),
         "uid": format!("{period}-{time}"),
         "labels": { "kron.dev/kronjob": "hourly", "kron.dev/period": period },
+        "ownerReferences": [{ "uid": "hourly-1" }],
     } });
     let status = json!({ "kind": "Status", "code": code });
     json!({
@@ -95,6 +96,25 @@ fn a_job_doubled_by_server_side_apply_is_noticed() {
     second["verb"] = "patch".into();
     log.push(second);
     check(&log, &[Wrong::Doubled(key(SECOND), 2)]);
+}
+
+#[test]
+fn a_kronjob_that_is_created_again_may_have_a_job_of_the_same_period() {
+    let owners = |owner: &Value| {
+        let mut log = good();
+        let mut second = creation(SECOND, "2026-03-01T01:00:30", 201);
+        second["responseObject"]["metadata"]["ownerReferences"] = owner.clone();
+        log.push(second);
+        log
+    };
+    check(&owners(&json!([{ "uid": "hourly-2" }])), &[]);
+    assert_eq!(read(&owners(&json!([{ "uid": "hourly-2" }]))).doubled(), []);
+    // One of which nobody knows whose it is may be anybody's.
+    check(&owners(&Value::Null), &[Wrong::Doubled(key(SECOND), 2)]);
+    // Of three, two are of one KronJob.
+    let mut three = owners(&json!([{ "uid": "hourly-2" }]));
+    three.push(creation(SECOND, "2026-03-01T01:00:40", 201));
+    check(&three, &[Wrong::Doubled(key(SECOND), 2)]);
 }
 
 #[test]

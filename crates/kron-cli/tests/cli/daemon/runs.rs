@@ -161,6 +161,12 @@ fn killing_ends_what_runs() {
     daemon.kron(&["run", "patient"]).ok();
     let stopped = daemon.stop(&["--kill"]);
     assert_eq!(stopped.err, "waiting for 1 run to end\n");
+    let log = String::from_utf8(bytes(&daemon.path("krond.log"))).unwrap();
+    if log.contains(" event=stop_overdue ") {
+        // A supervisor that a busy machine keeps from ending its run in time does so later.
+        daemon.up();
+        daemon.entry("patient", |entry| !entry["completed_at"].is_null());
+    }
     let document = daemon.ask(&["state", "show", "patient"]);
     assert_eq!(document["History"][0]["Ending"], "stopped");
     assert_eq!(document["ActiveExecution"], json!(null));

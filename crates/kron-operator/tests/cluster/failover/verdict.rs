@@ -56,6 +56,22 @@ enum Kind {
     },
 }
 
+/// A write of the lease that was carried out.
+#[derive(Debug)]
+pub(super) struct LeaseWrite<'a> {
+    pub(super) user: &'a str,
+    /// Who holds it then; nobody where it was given back.
+    pub(super) holder: &'a str,
+    pub(super) received: Timestamp,
+}
+
+impl LeaseWrite<'_> {
+    /// Whether a user took or renewed it.
+    pub(super) fn is_held_by(&self, user: &str) -> bool {
+        self.user == user && self.holder.starts_with(&format!("{user}-"))
+    }
+}
+
 impl Ledger {
     /// Reads the audit log, once everything is in it that was answered, and looks at the Jobs: one
     /// may be there before its creation is answered.
@@ -202,20 +218,17 @@ impl Ledger {
         writes.map(|write| write.received).find(|received| *received > after)
     }
 
-    /// Who wrote the lease after a moment, and which holder it had then: the first writes up to the
-    /// first by another user, in order.
-    pub(super) fn handover(&self, after: Timestamp) -> Vec<(&str, &str)> {
-        let mut writes = self.writes.iter().filter_map(|write| match &write.kind {
-            Kind::Lease { holder } if write.succeeded() && write.received > after => {
-                Some((write.user.as_str(), holder.as_str()))
+    /// The writes of the lease in order, up to the first by a user after a moment.
+    pub(super) fn handover(&self, to: &str, after: Timestamp) -> Vec<LeaseWrite<'_>> {
+        let mut handover = Vec::new();
+        for write in self.writes.iter().filter(|write| write.succeeded()) {
+            if let Kind::Lease { holder } = &write.kind {
+                let (user, received) = (write.user.as_str(), write.received);
+                handover.push(LeaseWrite { user, holder, received });
+                if user == to && received > after {
+                    break;
+                }
             }
-            _ => None,
-        });
-        let mut handover: Vec<(&str, &str)> = Vec::new();
-        while handover.last().is_none_or(|(user, _)| *user == handover[0].0)
-            && let Some(write) = writes.next()
-        {
-            handover.push(write);
         }
         handover
     }

@@ -16,6 +16,8 @@ use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
 use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 
 use crate::crash::checker::{
     Fault, Job, Overlap, Periods, exit_code, history, is_final, period_of,
@@ -324,9 +326,7 @@ impl Scene {
                 story.killed_commands.insert(victim);
             }
             (Blow::Victim, Who::Spawn) => {}
-            (Blow::Victim, _) => {
-                eventually("its other threads end", || process::has_ended(victim).then_some(()));
-            }
+            (Blow::Victim, _) => self.wait_for_every_thread(),
             // Whoever was stopped stays so until all the others are dead.
             (Blow::Everybody, Who::Supervisor) => {
                 self.kill_daemon();
@@ -344,7 +344,19 @@ impl Scene {
 
     pub(crate) fn kill_daemon(&self) {
         process::signal(self.krond.pid(), Signal::SIGKILL);
-        eventually("the daemon is gone", || process::has_ended(self.krond.pid()).then_some(()));
+        self.wait_for_every_thread();
+    }
+
+    /// Waits until every thread of the daemon has ended. Its first thread may have while another is
+    /// in a call that no signal interrupts, such as `fsync`: that one still changes files, and keeps
+    /// the daemon's lock.
+    fn wait_for_every_thread(&self) {
+        let daemon = Pid::from_raw(self.krond.pid());
+        // Its end stays to be seen by [`Krond::wait`].
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        eventually("every thread of the daemon ends", || {
+            (waitid(Id::Pid(daemon), flags) != Ok(WaitStatus::StillAlive)).then_some(())
+        });
     }
 
     /// Lets the command come to its end once its start is recorded, or its supervisor is gone and
@@ -396,8 +408,9 @@ impl Scene {
     pub(crate) fn recover(&mut self, restart: Restart) {
         if !process::has_ended(self.krond.pid()) {
             self.settle();
-            self.kill_daemon();
+            process::signal(self.krond.pid(), Signal::SIGKILL);
         }
+        self.krond.wait();
         self.permit();
         if restart == Restart::PastDeadline {
             self.pass_deadline();

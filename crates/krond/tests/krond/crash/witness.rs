@@ -23,6 +23,10 @@ const LEAVE: &str = ": > $w@end; p=${KRON_PERIOD_ID%Z}; exit $((1${p##*:} - 60))
 /// Ticks of the kernel's clock for people, per second: the same on every Linux.
 const TICKS: u64 = 100;
 
+/// What two clocks show is compared when they were read within this time: a small part of the
+/// difference that the checker allows.
+const READINGS_APART: Duration = Duration::from_millis(1);
+
 /// The text of a command that leaves witnesses and does `body` in between.
 pub(crate) fn command(body: &str) -> String {
     match body {
@@ -52,7 +56,7 @@ impl fmt::Display for Witness {
 
 /// Every execution that left something in this directory.
 pub(crate) fn read_all(directory: &Path) -> Vec<Witness> {
-    let boot = wall() - since_boot();
+    let boot = boot();
     let entries = fs::read_dir(directory).expect("a directory of witnesses");
     let paths = entries.map(|entry| entry.expect("a directory entry").path());
     paths.filter_map(|path| read(&path, boot)).collect()
@@ -92,6 +96,18 @@ pub(crate) fn next_tick() -> Duration {
     let next = Duration::from_nanos((since_boot().as_nanos().div_ceil(tick) * tick) as u64);
     std::thread::sleep(next.saturating_sub(since_boot()));
     next
+}
+
+/// When the machine was booted, by the wall clock. Both clocks are read until nothing kept this
+/// thread for long in between.
+fn boot() -> Duration {
+    loop {
+        let before = since_boot();
+        let wall = wall();
+        if since_boot() - before < READINGS_APART {
+            return wall - before;
+        }
+    }
 }
 
 /// The clock that start times of processes are told in.

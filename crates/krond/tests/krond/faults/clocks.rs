@@ -17,7 +17,8 @@
 //! clock, which is one wait, and a period that falls due before the next change of the clock is
 //! decided on all the same. And where the kernel's clock is synchronised, a leap is believed after a
 //! minute, which nothing but real time decides. What a test looks at while a leap is not believed is
-//! two or three answers of the daemon, which takes milliseconds.
+//! two or three answers of the daemon, which takes milliseconds: its state is in memory, so that no
+//! answer waits for a disk.
 
 use std::fs;
 use std::path::PathBuf;
@@ -126,7 +127,7 @@ fn a_clock_set_forward_is_followed_and_deadlines_are_judged_by_it() {
     if left_out_clocks("clocks set forward") {
         return;
     }
-    let world = new_world(
+    let world = new_world_in_memory(
         &[
             careful("0 30 14 * * * @policy(deadline=8h)"),
             careful("0 0 17 * * * @policy(deadline=1h)").replace("careful", "strict"),
@@ -212,7 +213,7 @@ fn a_clock_set_back_repeats_nothing() {
     if left_out_clocks("clocks set back") {
         return;
     }
-    let world = new_world(&careful("0 */30 * * * * @policy(deadline=29m)"));
+    let world = new_world_in_memory(&careful("0 */30 * * * * @policy(deadline=29m)"));
     let clock = Clock::showing(&world, noon() - AHEAD);
     let mut krond = clock.start(&world);
     for half in 0..3 {
@@ -256,7 +257,7 @@ fn a_leap_of_days_is_not_believed_until_somebody_says_so() {
     if left_out_clocks("leaps") {
         return;
     }
-    let world = new_world(&careful("0 0 * * * * @policy(deadline=30m)"));
+    let world = new_world_in_memory(&careful("0 0 * * * * @policy(deadline=30m)"));
     let clock = Clock::showing(&world, noon() - AHEAD);
     let mut krond = clock.start(&world);
     clock.set(&world, noon() + 1);
@@ -304,7 +305,7 @@ fn a_daemon_that_wakes_up_in_another_century_does_no_harm() {
     if left_out_clocks("clocks of long ago") {
         return;
     }
-    let world = new_world(&careful("0 0 * * * * @policy(deadline=30m)"));
+    let world = new_world_in_memory(&careful("0 0 * * * * @policy(deadline=30m)"));
     let clock = Clock::showing(&world, noon() - AHEAD);
     let mut krond = clock.start(&world);
     clock.set(&world, noon() + 1);

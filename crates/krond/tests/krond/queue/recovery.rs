@@ -165,8 +165,10 @@ fn a_daemon_that_is_told_to_wait_does_and_one_that_is_told_to_kill_ends_them() {
     krond.wait_for("stopping");
     krond.signal(Signal::SIGINT);
     assert_eq!(krond.wait().code(), Some(0));
+    // A supervisor that a busy machine keeps from ending its run in time does so later.
+    let is_overdue = !krond.events("stop_overdue").is_empty();
     let krond = world.start();
-    let run = world.run(&id);
+    let run = if is_overdue { world.reaches(&id, "failed") } else { world.run(&id) };
     assert!(run["error"].as_str().unwrap().starts_with("ended by request"), "{run}");
     krond.stop();
 }

@@ -4,6 +4,8 @@
 //! whatever the other threads are doing. One task runs at a time, so that no two share a step. The
 //! same is done to the thread that puts the spool in order at a start.
 
+use std::path::Path;
+
 use kron_testkit::chance::{is_selected, number};
 use kron_testkit::files::read;
 use kron_testkit::krond::Krond;
@@ -11,6 +13,9 @@ use kron_testkit::needs::left_out;
 use kron_testkit::process;
 use kron_testkit::strace::{Call, Follow, NEEDS, Strace, calls};
 use kron_testkit::waiting::{eventually, now};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 use crate::spool_crash::checker::{Kind, dropped_prefix};
 use crate::spool_crash::chronicle::{Chronicle, Dropping, Point, conclude, keeper};
@@ -230,17 +235,26 @@ fn leave_disorder(chronicle: &mut Chronicle, krond: &mut Krond, life: &str) {
     assert!(!supervisors.is_empty(), "nobody supervises {lost}");
     // The daemon first, which would hear of it.
     chronicle.kill(krond);
-    for supervisor in supervisors {
-        chronicle.kill_supervisor(supervisor);
+    for (pid, run) in supervisors {
+        chronicle.kill_supervisor((pid, run));
+        reap(pid);
     }
     chronicle.world.permit(&release_of(&lost));
-    eventually("its command is gone, too", || {
-        let path = chronicle.place.dir.join("tasks/running").join(format!("{lost}.json"));
-        let task: serde_json::Value = serde_json::from_str(&read(&path)?).ok()?;
-        let pid = task["run"]["command"]["PID"].as_i64()?;
-        process::has_ended(pid as i32).then_some(())
-    });
+    let path = chronicle.place.dir.join("tasks/running").join(format!("{lost}.json"));
+    let task = read(&path).expect("it is recorded as running");
+    let task: serde_json::Value = serde_json::from_str(&task).expect("a task");
+    reap(task["run"]["command"]["PID"].as_i64().expect("its command") as i32);
     chronicle.put_again(&done);
+}
+
+/// Waits until a process that lost its parent has ended and its number names nothing. A start looks
+/// closer at a process that has ended and was not reaped yet, which takes more calls. So this process
+/// is the parent of all orphans, and no start depends on when another one reaps them.
+fn reap(pid: i32) {
+    eventually("it is gone", || {
+        let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+        read(Path::new(&format!("/proc/{pid}/stat"))).is_none().then_some(())
+    });
 }
 
 /// [It must hold: recovery restores "exactly one", wherever it dies itself]
@@ -260,6 +274,7 @@ fn a_start_that_dies(usual_every: u64) {
         return;
     }
     let began = now();
+    set_child_subreaper(true).expect("this process is the parent of orphans");
     let mut chronicle = Chronicle::new(2, Dropping::Never);
     let mut krond = chronicle.world.start();
     leave_disorder(&mut chronicle, &mut krond, "whole");
@@ -275,7 +290,12 @@ fn a_start_that_dies(usual_every: u64) {
         leave_disorder(&mut chronicle, &mut krond, &format!("{at}"));
         match chronicle.start_trapped(point) {
             None => sprung += 1,
-            Some(mut ready) => chronicle.kill(&mut ready),
+            // Its first thread says that it is ready before the last of its steps.
+            Some(mut ready) => {
+                chronicle.wait_in_trap(&ready);
+                sprung += usize::from(process::has_ended(ready.pid()));
+                chronicle.kill(&mut ready);
+            }
         }
         krond = chronicle.world.start();
     }
