@@ -5,9 +5,10 @@
 //! and which had one although nobody asked for it.
 //!
 //! A Job is what was created with success, whatever became of it: one that was deleted and made
-//! again is two. A KronJob that is deleted and created again is another, told by its UID, and may
-//! have a Job of a period that the one before it had, too. An API server that is killed with `SIGKILL` may have created a Job without writing
-//! it down; [`Judge::also_exists`] adds what is still there.
+//! again is two. A KronJob that is deleted and created again is another one and has another UID; it
+//! may have a Job of a period that the one before it had, too. An API server that is killed with
+//! `SIGKILL` may have created a Job without writing it down; [`Judge::also_exists`] adds what is
+//! still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(crate) struct JobKey {
 pub(crate) struct Creation {
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The UID of the KronJob that it belongs to; empty where it names none.
+    /// The UID of the owner that it names; empty where it names none.
     pub(crate) owner: String,
     pub(crate) received: Timestamp,
     pub(crate) answered: Timestamp,
@@ -102,6 +103,8 @@ pub(crate) enum Wrong {
 /// What has been read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judge {
+    /// The UIDs of the KronJobs that were created.
+    kronjobs: BTreeSet<String>,
     created: BTreeMap<JobKey, Vec<Creation>>,
     refused: Vec<Refusal>,
     existing: BTreeSet<JobKey>,
@@ -125,9 +128,19 @@ impl Judge {
     fn see(&mut self, request: &Request) {
         // A server-side apply creates, too, and then says 201.
         let creates = request.verb == "create" || (request.verb == "patch" && request.code == 201);
-        if request.resource != "jobs" || !creates || is_dry_run(&request.uri) {
+        if !creates || is_dry_run(&request.uri) {
             return;
         }
+        match request.resource.as_str() {
+            "kronjobs" => {
+                self.kronjobs.extend(request.given["metadata"]["uid"].as_str().map(str::to_owned));
+            }
+            "jobs" => self.see_job(request),
+            _ => {}
+        }
+    }
+
+    fn see_job(&mut self, request: &Request) {
         let given = if request.succeeded() { &request.given } else { &request.sent };
         let Some(key) = key_of(&request.namespace, given) else { return };
         if request.succeeded() {
@@ -164,7 +177,8 @@ impl Judge {
 
     /// The periods with more than one Job.
     pub(crate) fn doubled(&self) -> Vec<Wrong> {
-        let counted = self.created.iter().map(|(key, creations)| (key, most_of_one(creations)));
+        let counted =
+            self.created.iter().map(|(key, creations)| (key, self.most_of_one(creations)));
         let many = counted.filter(|(_, count)| *count > 1);
         many.map(|(key, count)| Wrong::Doubled(key.clone(), count)).collect()
     }
@@ -181,7 +195,7 @@ impl Judge {
                 wrong.push(Wrong::Missing(key));
                 continue;
             }
-            let count = most_of_one(creations);
+            let count = self.most_of_one(creations);
             if count > 1 {
                 wrong.push(Wrong::Doubled(key.clone(), count));
             }
@@ -201,6 +215,17 @@ impl Judge {
         wrong
     }
 
+    /// How many of a period's Jobs one KronJob had at most. A Job whose owner is not known to have been
+    /// created counts for every KronJob.
+    fn most_of_one(&self, creations: &[Creation]) -> usize {
+        let is_of = |creation: &&Creation, owner: &str| {
+            creation.owner == owner || !self.kronjobs.contains(&creation.owner)
+        };
+        let owners = creations.iter().map(|creation| creation.owner.as_str());
+        let of_one = |owner| creations.iter().filter(|creation| is_of(creation, owner)).count();
+        owners.map(of_one).max().unwrap_or_default()
+    }
+
     /// How much later than its time each Job of a schedule was created, in no order.
     pub(crate) fn lateness(&self, expected: &Expected) -> Vec<SignedDuration> {
         let times = expected.times();
@@ -211,16 +236,6 @@ impl Judge {
             })
             .collect()
     }
-}
-
-/// How many of a period's Jobs one KronJob had at most. A Job without an owner counts for each.
-fn most_of_one(creations: &[Creation]) -> usize {
-    let is_of =
-        |creation: &Creation, owner: &str| creation.owner == owner || creation.owner.is_empty();
-    let counts = creations
-        .iter()
-        .map(|one| creations.iter().filter(|creation| is_of(creation, &one.owner)).count());
-    counts.max().unwrap_or_default()
 }
 
 /// The period id of a time, as it is in a label.

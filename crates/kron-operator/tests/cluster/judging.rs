@@ -100,8 +100,15 @@ fn a_job_doubled_by_server_side_apply_is_noticed() {
 
 #[test]
 fn a_kronjob_that_is_created_again_may_have_a_job_of_the_same_period() {
+    let kronjob = |uid: &str| {
+        let mut created = creation(FIRST, "2026-02-28T23:00:00", 201);
+        created["objectRef"]["resource"] = json!("kronjobs");
+        created["responseObject"] = json!({ "metadata": { "name": "hourly", "uid": uid } });
+        created
+    };
     let owners = |owner: &Value| {
-        let mut log = good();
+        let mut log = vec![kronjob("hourly-1"), kronjob("hourly-2")];
+        log.extend(good());
         let mut second = creation(SECOND, "2026-03-01T01:00:30", 201);
         second["responseObject"]["metadata"]["ownerReferences"] = owner.clone();
         log.push(second);
@@ -109,8 +116,10 @@ fn a_kronjob_that_is_created_again_may_have_a_job_of_the_same_period() {
     };
     check(&owners(&json!([{ "uid": "hourly-2" }])), &[]);
     assert_eq!(read(&owners(&json!([{ "uid": "hourly-2" }]))).doubled(), []);
-    // One of which nobody knows whose it is may be anybody's.
-    check(&owners(&Value::Null), &[Wrong::Doubled(key(SECOND), 2)]);
+    // A Job without an owner, or of one that never was, counts for every KronJob.
+    for unknown in [Value::Null, json!([{ "uid": "hourly-3" }])] {
+        check(&owners(&unknown), &[Wrong::Doubled(key(SECOND), 2)]);
+    }
     // Of three, two are of one KronJob.
     let mut three = owners(&json!([{ "uid": "hourly-2" }]));
     three.push(creation(SECOND, "2026-03-01T01:00:40", 201));

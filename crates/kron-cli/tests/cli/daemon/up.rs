@@ -17,6 +17,8 @@ command = "trap 'exit 7' TERM; echo $$ >pid; while :; do sleep 0.1; done"
 shell = true
 # A test that fails must not leave it behind for ever.
 timeout = "5m"
+# A daemon that ends it waits for that, however slow the machine is.
+grace = "10m"
 cwd = "DIR"
 "#;
 
@@ -131,16 +133,10 @@ fn the_first_ctrl_c_waits_and_the_second_ends_what_runs() {
     assert!(is_alive(&pid), "the run goes on");
     up.press("\x03");
     assert_eq!(up.end().0, 0);
-    let log = text(&dir.path().join("kron-data/krond.log"));
-    let is_overdue = log.contains(" event=stop_overdue ");
-    if is_overdue {
-        // A supervisor that a busy machine keeps from ending its run in time does so later.
-        wait_for("the run to be ended", || (!is_alive(&pid)).then_some(()));
-    }
     assert!(!is_alive(&pid), "the run was ended");
     assert_eq!(text(&file), jobs, "a file that is there is kept");
-    let state = || said(dir.path(), &["state", "show", "long", "--state-dir", "kron-data"]);
-    assert!(is_overdue || state().contains("stopped"), "{}", state());
+    let state = said(dir.path(), &["state", "show", "long", "--state-dir", "kron-data"]);
+    assert!(state.contains("stopped"), "{state}");
 
     // The next one shows what became of it.
     let up = Terminal::start(dir.path(), 150, 30, &["up"]);
@@ -148,7 +144,6 @@ fn the_first_ctrl_c_waits_and_the_second_ends_what_runs() {
         frame.lines().any(|line| line.starts_with("long") && line.contains('S'))
     });
     assert!(!frame.contains("a sample"), "{frame}");
-    assert!(state().contains("stopped"), "{}", state());
     // Two signals that come at once may count as one, so it is asked another way.
     said(dir.path(), &["stop", "--kill", "--state-dir", "kron-data"]);
     assert_eq!(up.end().0, 0);

@@ -72,10 +72,10 @@ fn lost_answers_neither_double_nor_lose_a_job() {
 
     let ledger = Ledger::read(plane, &namespace);
     for schedule in &schedules {
-        assert_eq!(ledger.wrong(schedule, from, to), []);
+        assert_eq!(ledger.wrong(schedule, from, to, on_its_way), []);
     }
     // On a busy machine another may lead, and claim, while a request is on its way.
-    assert_eq!(ledger.without_claim(on_its_way), []);
+    assert_eq!(ledger.without_claim(|_| on_its_way), []);
     let refused = |schedule: &Schedule| {
         let times = schedule.times(blind, seen).into_iter();
         times.flat_map(|time| ledger.refusals(&schedule.key(time))).count()

@@ -2,10 +2,10 @@
 //!
 //! Two replicas look after KronJobs of two sorts. Those with a long period are due one after the
 //! other; as no trouble lasts as long as their deadline, every single period of them must have its
-//! Job, unless an API server that is started again takes so long on a busy machine. Those with a short
-//! period are due again before another leads, and what is superseded is
-//! rightly missed; their Jobs have pods, are removed when they are three minutes old in a storm
-//! that lasts that long, and must never be made a second time.
+//! Job, unless an API server that is started again takes so long on a busy machine. Those with a
+//! short period are due again before another leads, and what is superseded is rightly missed; their
+//! Jobs have pods, are removed when they are three minutes old in a storm that lasts that long, and
+//! must never be made a second time.
 //!
 //! `KRON_FAILOVERS` says how often the leader is lost, `KRON_SEED` what happens and when. With less
 //! than ten losses each kind of trouble comes once or twice, as in the suite; from ten on their
@@ -26,7 +26,7 @@ use super::replica::{LEASE, Replica, await_leader, await_starts, pair};
 use super::verdict::{Ledger, all_jobs};
 use super::{say, wall};
 use crate::control_plane::{ControlPlane, Settings};
-use crate::judge::{Wrong, period_label};
+use crate::judge::Wrong;
 use crate::operator::install_crd;
 use crate::process::wait_until;
 use crate::proxy::{Fault, Matching, Often};
@@ -39,10 +39,9 @@ const FAILOVERS_FULL: u64 = LOSSES.len() as u64;
 /// Where random numbers come from in the suite.
 const SEED: u64 = 20_260_302;
 
-/// The long period, what the names of KronJobs with it begin with, and how many of them are due in
-/// every second of a short storm. A long one has twice as many.
+/// The long period, and how many KronJobs with it are due in every second of a short storm. A long
+/// one has twice as many.
 const LONG_S: i64 = 60;
-const LONG: &str = "long-";
 const LONG_PER_SECOND: i64 = 4;
 /// How late a Job with a long period may be: a little less, so that nothing supersedes it.
 const LONG_DEADLINE: Duration = Duration::from_secs(55);
@@ -50,6 +49,10 @@ const LONG_DEADLINE: Duration = Duration::from_secs(55);
 const SHORT_S: [i64; 4] = [2, 3, 4, 5];
 /// How often long logs are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long it may take until Jobs are made again after a leader was lost, and how many beats more:
+/// so many requests and timers there are one after the other until then.
+const RECOVERY: Duration = Duration::from_secs(8);
+const RECOVERY_STEPS: u32 = 6;
 /// How much later the proxy passes on a request, or an answer, that it delays.
 const DELAY: Duration = Duration::from_millis(700);
 /// Of so many Jobs one may seem to have no claim, because the line of the claim was lost with an
@@ -171,7 +174,7 @@ fn check_storm(failovers: u64) {
         existed: Vec::new(),
         absences: Vec::new(),
         pulse: Some(Pulse::start(&plane, &namespace)),
-        longest_beat: Duration::ZERO,
+        stretches: Vec::new(),
     };
     let (mut losses, mut besides) = (Vec::new(), Vec::new());
     for count in 1..=failovers {
@@ -187,7 +190,8 @@ fn check_storm(failovers: u64) {
     }
     let to = wall();
     storm.await_jobs(to);
-    storm.end_pulse();
+    storm.end_stretch(Duration::ZERO);
+    let slowest = storm.stretches.iter().map(|stretch| stretch.on_its_way).max().unwrap();
     let mut excused_count = 0;
     let mut ledger = Ledger::read(&plane, &namespace);
     for page in storm.existed.iter().chain(&all_jobs(&plane, &namespace)) {
@@ -195,20 +199,24 @@ fn check_storm(failovers: u64) {
     }
     let mut wrong: Vec<Wrong> = Vec::new();
     for schedule in &long {
-        let times = schedule.times(from, to).into_iter();
-        let excuses: Vec<Wrong> = times.flat_map(|time| storm.excuses(schedule, time)).collect();
-        let found = ledger.wrong(schedule, from, to);
+        let hopeless: Vec<Wrong> = schedule
+            .times(from, to)
+            .into_iter()
+            .filter(|time| storm.was_hopeless(*time))
+            .map(|time| Wrong::Missing(schedule.key(time)))
+            .collect();
+        let found = ledger.wrong(schedule, from, to, slowest);
         let (excused, found): (Vec<Wrong>, Vec<Wrong>) =
-            found.into_iter().partition(|wrong| excuses.contains(wrong));
+            found.into_iter().partition(|wrong| hopeless.contains(wrong));
         excused_count += excused.len();
         wrong.extend(found);
     }
-    wrong.extend(short.iter().flat_map(|schedule| ledger.wrong(schedule, from, from)));
-    let unclaimed = ledger.without_claim(storm.longest_beat + DELAY);
+    wrong.extend(short.iter().flat_map(|schedule| ledger.wrong(schedule, from, from, slowest)));
+    let unclaimed = ledger.without_claim(|received| storm.on_its_way(received));
     let lateness = ledger.lateness();
     say(&format!(
         "{:6.1} s: {} Jobs, {} removed, half later than {:#}, the latest {:#}; {} without a claim; \
-         {excused_count} periods missed or late with the API server away until it was too late",
+         {excused_count} periods missed with the API server away until it was too late",
         began.elapsed().as_secs_f32(),
         ledger.jobs(),
         ledger.deletions(),
@@ -237,7 +245,7 @@ fn check_storm(failovers: u64) {
 /// The KronJobs with long periods, and those with short ones.
 fn load(namespace: &str, long_per_second: i64) -> (Vec<Schedule>, Vec<Schedule>) {
     let long = (0..LONG_S * long_per_second).map(|count| {
-        Schedule::new(namespace, &format!("{LONG}{count:03}"), LONG_S, count % LONG_S)
+        Schedule::new(namespace, &format!("long-{count:03}"), LONG_S, count % LONG_S)
             .with_deadline(LONG_DEADLINE)
     });
     let short = SHORT_S.into_iter().flat_map(|every_s| {
@@ -273,21 +281,28 @@ struct Storm<'a> {
     absences: Vec<Absence>,
     /// Beats while there is an API server.
     pulse: Option<Pulse>,
-    longest_beat: Duration,
+    stretches: Vec<Stretch>,
 }
 
-/// A time in which there was no API server for a while. What fell due before had its Job, and after it
-/// what fell due then had one.
+/// A time in which there was no API server. What had fallen due by its begin had its Job.
 struct Absence {
     from: Timestamp,
     to: Timestamp,
 }
 
+/// A part of the storm with an API server, from the end of the one before it.
+struct Stretch {
+    to: Timestamp,
+    longest_beat: Duration,
+    /// How long a request took from an operator to the API server, at most.
+    on_its_way: Duration,
+}
+
 impl Storm<'_> {
     fn lose_leader(&mut self, loss: Loss, beside: Beside) {
-        let absent_from = matches!(beside, Beside::Restart(_)).then(wall);
-        if let Some(from) = absent_from {
-            self.await_jobs(from);
+        let absent_from = wall();
+        if let Beside::Restart(_) = beside {
+            self.await_jobs(absent_from);
         }
         let leader = await_leader(self.plane, &self.pair);
         self.rest(Duration::from_millis(1000));
@@ -305,9 +320,10 @@ impl Storm<'_> {
         }
         if let Beside::Restart(signal) = beside {
             self.rest(Duration::from_millis(700));
-            self.end_pulse();
+            self.end_stretch(Duration::ZERO);
             self.plane.stop_apiserver(signal);
             self.plane.start_apiserver();
+            self.absences.push(Absence { from: absent_from, to: wall() });
             self.pulse = Some(Pulse::start(self.plane, self.namespace));
             if signal == Signal::SIGKILL {
                 self.existed.extend(all_jobs(self.plane, self.namespace));
@@ -332,33 +348,40 @@ impl Storm<'_> {
         self.pair.iter().for_each(|replica| replica.proxy.heal());
         await_leader(self.plane, &self.pair);
         await_starts(&self.pair);
-        if let Some(from) = absent_from {
-            self.await_next_job();
-            self.absences.push(Absence { from, to: wall() });
-        }
+        self.end_stretch(if let Beside::Faults = beside { DELAY } else { Duration::ZERO });
+        self.pulse = Some(Pulse::start(self.plane, self.namespace));
     }
 
-    /// What may be wrong about a long period that fell due while the API server was away, which on a
-    /// busy machine may take almost as long as the deadline to start. A period whose deadline was
-    /// over by then may have no Job. Any other was judged in time, and how long it takes to make all
-    /// these Jobs at once is up to the machine.
-    fn excuses(&self, schedule: &Schedule, time: Timestamp) -> Vec<Wrong> {
-        let meanwhile = |absence: &&Absence| {
-            (absence.from.as_second()..absence.to.as_second()).contains(&time.as_second())
-        };
-        let Some(absence) = self.absences.iter().find(meanwhile) else { return Vec::new() };
-        let mut excuses = vec![Wrong::Late(schedule.key(time))];
-        if time + schedule.deadline < absence.to {
-            excuses.push(Wrong::Missing(schedule.key(time)));
-        }
-        excuses
+    /// Whether nobody could have made the Job of a long period in time: its leader was lost together
+    /// with the API server, which on a busy machine may take almost as long as the deadline to start.
+    fn was_hopeless(&self, time: Timestamp) -> bool {
+        self.absences.iter().any(|absence| {
+            let beat = self.stretch_at(absence.to).longest_beat;
+            let recovered = absence.to + RECOVERY + RECOVERY_STEPS * beat;
+            time >= absence.from && time + LONG_DEADLINE < recovered
+        })
     }
 
-    /// Takes the longest beat so far. None follows.
-    fn end_pulse(&mut self) {
-        if let Some(pulse) = self.pulse.take() {
-            self.longest_beat = self.longest_beat.max(pulse.longest_beat());
-        }
+    /// How long a request that was received at a moment had been on its way, at most. The stretch
+    /// before counts, too: it may have been sent then.
+    fn on_its_way(&self, received: Timestamp) -> Duration {
+        let at = self.stretches.iter().position(|stretch| received < stretch.to);
+        let last = at.unwrap_or(self.stretches.len() - 1);
+        let both = &self.stretches[last.saturating_sub(1)..=last];
+        both.iter().map(|stretch| stretch.on_its_way).max().unwrap()
+    }
+
+    /// The stretch that ended next after a moment.
+    fn stretch_at(&self, at: Timestamp) -> &Stretch {
+        self.stretches.iter().find(|stretch| at < stretch.to).unwrap()
+    }
+
+    /// Ends the pulse and keeps its longest beat. The proxies held requests back for `delay` more.
+    fn end_stretch(&mut self, delay: Duration) {
+        let Some(pulse) = self.pulse.take() else { return };
+        let longest_beat = pulse.longest_beat();
+        let on_its_way = longest_beat + delay;
+        self.stretches.push(Stretch { to: wall(), longest_beat, on_its_way });
     }
 
     /// Some kinds of requests of both fail, each in some way, from now on.
@@ -395,21 +418,6 @@ impl Storm<'_> {
                 times.into_iter().all(|time| names.contains(schedule.job(time).as_str()))
             };
             (self.long.iter().all(there) || wall() > over).then_some(())
-        });
-    }
-
-    /// Waits until there is a Job of a long period that falls due from now on. Starts go in the order
-    /// of their seconds: what fell due before has been started, too, or was too late.
-    fn await_next_job(&self) {
-        let passed = period_label(wall());
-        wait_until("what falls due next has its Job", PATIENCE, || {
-            let pages = all_jobs(self.plane, self.namespace);
-            let is_next = |job: &Value| {
-                let label = |name: &str| job["metadata"]["labels"][name].as_str();
-                label("kron.dev/kronjob").is_some_and(|name| name.starts_with(LONG))
-                    && label("kron.dev/period").is_some_and(|period| *period > *passed)
-            };
-            jobs_in(&pages).any(is_next).then_some(())
         });
     }
 }

@@ -60,7 +60,7 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct LeaseWrite<'a> {
     pub(super) user: &'a str,
-    /// Who holds it then; nobody where it was given back.
+    /// Who holds it then; empty after a release.
     pub(super) holder: &'a str,
     pub(super) received: Timestamp,
 }
@@ -109,7 +109,15 @@ impl Ledger {
     /// Everything that is wrong about a schedule.
     ///
     /// Between `from` and `to` every period must have its Job; where both are the same, none must.
-    pub(super) fn wrong(&self, schedule: &Schedule, from: Timestamp, to: Timestamp) -> Vec<Wrong> {
+    /// A request that was sent in time may be received late by [`LATE_GRACE`] and `on_its_way`.
+    pub(super) fn wrong(
+        &self,
+        schedule: &Schedule,
+        from: Timestamp,
+        to: Timestamp,
+        on_its_way: Duration,
+    ) -> Vec<Wrong> {
+        let late = schedule.deadline + LATE_GRACE + on_its_way;
         let times = schedule.times(from, to).into_iter();
         let missing =
             times.map(|time| schedule.key(time)).filter(|key| !self.uids.contains_key(key));
@@ -130,7 +138,7 @@ impl Ledger {
                 if creation.answered < time {
                     wrong.push(Wrong::Early(key.clone()));
                 }
-                if creation.received > time + schedule.deadline + LATE_GRACE {
+                if creation.received > time + late {
                     wrong.push(Wrong::Late(key.clone()));
                 }
             }
@@ -171,9 +179,9 @@ impl Ledger {
     /// The API server numbers all writes in the order in which it stores them. When a Job was stored,
     /// the status of its KronJob held its creator's claim of its period; or that claim was replaced
     /// while the request to create the Job was on its way to the API server, which takes no longer
-    /// than `on_its_way`. With [`Duration::ZERO`] the API server had received the request by the time
-    /// that it answered the one that replaced the claim.
-    pub(super) fn without_claim(&self, on_its_way: Duration) -> Vec<JobKey> {
+    /// than `on_its_way` for a request that was received at a moment. With [`Duration::ZERO`] the API
+    /// server had received the request by the time that it answered the one that replaced the claim.
+    pub(super) fn without_claim(&self, on_its_way: impl Fn(Timestamp) -> Duration) -> Vec<JobKey> {
         let mut statuses: Vec<(&str, u64, &Write)> = Vec::new();
         let stored = || self.writes.iter().filter(|write| write.succeeded());
         for write in stored() {
@@ -197,8 +205,9 @@ impl Ledger {
                 }
                 is_claim
             });
-            let until = replaced_by.map(|write| write.answered + on_its_way);
-            has_claim && until.is_none_or(|until| creation.received <= until)
+            let received = creation.received;
+            let until = replaced_by.map(|write| write.answered + on_its_way(received));
+            has_claim && until.is_none_or(|until| received <= until)
         };
         let mut without = Vec::new();
         for write in stored() {
@@ -447,7 +456,7 @@ mod tests {
                 false,
             ),
         ] {
-            let without = Ledger::of(requests).without_claim(on_its_way);
+            let without = Ledger::of(requests).without_claim(|_| on_its_way);
             assert_eq!(!without.is_empty(), noticed, "{what}");
         }
     }

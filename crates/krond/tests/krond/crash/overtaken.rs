@@ -39,7 +39,7 @@ fn died_unaware(step_s: i64) -> Option<(Chronicle, i64)> {
         deadline_s,
         overlap: Overlap::Allow,
     };
-    // What is looked at is what two daemons make of one another's record, whatever disk it is on.
+    // The test is about the record that one daemon leaves to the next, not about the disk.
     let world = new_world_in_memory("");
     let story = Story { jobs: vec![job], ..Story::default() };
     let mut chronicle = Chronicle { world, story };
@@ -51,7 +51,7 @@ fn died_unaware(step_s: i64) -> Option<(Chronicle, i64)> {
     let file = chronicle.world.state_dir().with_file_name("trace");
     let decides = process::threads_named(krond.pid(), "krond");
     let strace = Strace::attach(&decides, Follow::Nobody, &options, &file);
-    // The job comes after the tracer, by a signal: nobody may be left to answer a request.
+    // The job comes after the tracer, by a signal: the daemon may die before it answers a request.
     chronicle.world.configure(&config);
     krond.signal(Signal::SIGHUP);
     krond.wait();

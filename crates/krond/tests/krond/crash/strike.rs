@@ -15,6 +15,7 @@ use kron_testkit::krond::{Krond, seldom, wait_for_permit};
 use kron_testkit::process;
 use kron_testkit::strace::{Follow, Strace, inject};
 use kron_testkit::waiting::{GLANCE, PATIENCE, eventually, now};
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -355,7 +356,12 @@ impl Scene {
         // Its end stays to be seen by [`Krond::wait`].
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         eventually("every thread of the daemon ends", || {
-            (waitid(Id::Pid(daemon), flags) != Ok(WaitStatus::StillAlive)).then_some(())
+            let ended = match waitid(Id::Pid(daemon), flags) {
+                Ok(WaitStatus::StillAlive) => false,
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD) => true,
+                other => panic!("{other:?}"),
+            };
+            ended.then_some(())
         });
     }
 
