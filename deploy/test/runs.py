@@ -36,6 +36,9 @@ class Operator:
             for key, value in known.items():
                 argument = argument.replace(f"$({key})", value)
             # The port of the pod is not ours to take, nor more of the address than loopback.
+            # None is lost because the machine is busy, and none is waited for.
+            if argument.startswith("--lease-duration="):
+                argument = "--lease-duration=300s"
             if argument.startswith("--listen="):
                 self.loopback = LOOPBACK[argument]
                 argument = f"--listen={self.loopback}:0"

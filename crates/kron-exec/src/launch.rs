@@ -62,10 +62,17 @@ impl Image {
     }
 }
 
-/// How long a program may take to show that it is a supervisor.
-const PROBE_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// How long a program may take to show that it is a supervisor. What is none ends at once, so that
+/// this ends only a hang.
+const PROBE_PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// Everybody may write.
 const WRITABLE_BY_ALL: u32 = 0o002;
+
+fn no_answer() -> io::Error {
+    let seconds = PROBE_PATIENCE.tv_sec;
+    let what = format!("it did not answer as a supervisor of Kron within {seconds} s");
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
 
 impl Launcher {
     /// Starts supervisors from the program that is running, even if its file was replaced since.
@@ -109,8 +116,11 @@ impl Launcher {
         let mut child = command.spawn()?;
         drop(command);
         let mut fds = [PollFd::new(&socket, PollFlags::IN)];
-        let waited = poll(&mut fds, Some(&PROBE_PATIENCE));
-        let answer = waited.map_err(io::Error::from).and_then(|_| wire::receive_report(&socket));
+        let answer = match poll(&mut fds, Some(&PROBE_PATIENCE)) {
+            Ok(0) => Err(no_answer()),
+            Ok(_) => wire::receive_report(&socket),
+            Err(error) => Err(error.into()),
+        };
         // It has nothing more to say, whatever it is.
         let _ = child.kill();
         child.wait()?;

@@ -46,8 +46,20 @@ pub fn scratch() -> TempDir {
 
 /// The same for a test that needs this much space there.
 pub fn scratch_for(bytes: u64) -> TempDir {
+    scratch_named("", bytes)
+}
+
+/// The same with a name that begins with this, or with any name.
+pub fn scratch_named(prefix: &str, bytes: u64) -> TempDir {
     let memory = Path::new("/dev/shm");
     let space = statvfs(memory).map(|there| there.blocks_available() * there.fragment_size());
-    let in_memory = space.is_ok_and(|space| space >= bytes).then(|| tempfile::tempdir_in(memory));
-    in_memory.and_then(Result::ok).unwrap_or_else(|| tempfile::tempdir().unwrap())
+    let named = || {
+        let mut builder = tempfile::Builder::new();
+        if !prefix.is_empty() {
+            builder.prefix(prefix);
+        }
+        builder
+    };
+    let in_memory = space.is_ok_and(|space| space >= bytes).then(|| named().tempdir_in(memory));
+    in_memory.and_then(Result::ok).unwrap_or_else(|| named().tempdir().unwrap())
 }

@@ -80,7 +80,10 @@ impl World {
     /// Writes another configuration, for the next daemon or a reload.
     pub fn configure(&self, config: &str) {
         let witness = self.dir.path().join("witness");
-        let config = config.replace("{dir}", witness.to_str().unwrap());
+        self.write_config(&config.replace("{dir}", witness.to_str().unwrap()));
+    }
+
+    fn write_config(&self, config: &str) {
         // At once, as an editor does: whoever reads it meanwhile has the whole of the old one.
         let written = self.dir.path().join("jobs.toml.new");
         fs::write(&written, config).unwrap();
@@ -199,7 +202,8 @@ impl World {
     ///
     /// A period is a job's own only if the daemon knew the job before it began. Whether it did is
     /// taken from the daemon's own record, so that no clock of the test is compared with its clock;
-    /// where it did not, a period further ahead is taken.
+    /// where it did not, a period further ahead is taken. Before that the definitions that were there
+    /// are loaded again, so that a job that was new is new again, and what it missed leaves no trace.
     ///
     /// A reload by request is answered when the daemon has made durable what it knows of its jobs: a
     /// daemon that is killed from then on leaves the period to the next one.
@@ -229,9 +233,15 @@ impl World {
     /// As [`World::due_soon`], at least `lead_s` seconds ahead when it is loaded, but for the part of
     /// a second that has passed.
     pub fn due_from(&self, lead_s: u64, identity: &str, config: impl Fn(&str) -> String) -> String {
-        let mut leads = LEADS_S.into_iter().map(|factor| lead_s * factor);
-        let nominal = leads.find_map(|lead_s| self.load_due_in(lead_s, identity, &config));
-        nominal.expect("a definition that is loaded before its period begins")
+        let before = read(&self.config_path()).expect("the definitions that are loaded");
+        for factor in LEADS_S {
+            if let Some(nominal) = self.load_due_in(lead_s * factor, identity, &config) {
+                return nominal;
+            }
+            self.write_config(&before);
+            self.reload_now();
+        }
+        panic!("no definition was loaded before its period began");
     }
 
     /// Loads these definitions into the running daemon; whether that was early enough for a period

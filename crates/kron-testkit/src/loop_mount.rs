@@ -9,6 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::files::scratch_for;
 use crate::mount_namespace;
 use crate::needs::Need;
 use crate::programs::must_run;
@@ -38,7 +39,8 @@ impl LoopMount {
     /// Makes a file system of this size and mounts it.
     pub fn of_bytes(bytes: u64) -> LoopMount {
         mount_namespace::enter(Need::Loop);
-        let parent = tempfile::tempdir().unwrap();
+        // What a loss of power takes depends on the journal, not on the disk below, which others sync.
+        let parent = scratch_for(bytes);
         let (image, point) = (parent.path().join("image"), parent.path().join("mounted"));
         std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
         std::fs::create_dir(&point).unwrap();

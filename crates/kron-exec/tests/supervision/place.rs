@@ -10,7 +10,7 @@ use kron_exec::{
     Held, Image, Launcher, LogFormat, Message, Output, Plan, ProcessId, Supervisor, boot_id,
 };
 use kron_state::{RealDirectory, RunEnd, RunId, RunRead, RunRecord, Store};
-use kron_testkit::files::{copy_program, read};
+use kron_testkit::files::{copy_program, read, scratch};
 pub(crate) use kron_testkit::waiting::PATIENCE;
 use kron_testkit::waiting::eventually;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,22 +29,25 @@ pub(crate) struct Place {
     /// Anybody may write into it.
     pub(crate) open: PathBuf,
     pub(crate) state: PathBuf,
+    /// Where the state is: most cases write many records, and the disk is not what they are about.
+    _memory: tempfile::TempDir,
     pub(crate) launcher: Launcher,
 }
 
 impl Place {
     pub(crate) fn new() -> Place {
-        let root = tempfile::tempdir().expect("a temporary directory");
-        let make = |name: &str, mode: u32| {
-            let path = root.path().join(name);
+        let (root, memory) = (tempfile::tempdir().expect("a temporary directory"), scratch());
+        let make = |parent: &Path, name: &str, mode: u32| {
+            let path = parent.join(name);
             fs::create_dir(&path).expect("a directory");
             fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("a mode");
             path
         };
-        let (open, state) = (make("open", 0o777), make("state", 0o700));
-        make("state/runs", 0o700);
+        let open = make(root.path(), "open", 0o777);
+        let state = make(memory.path(), "state", 0o700);
+        make(&state, "runs", 0o700);
         fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).expect("a mode");
-        Place { root, open, state, launcher: Launcher::current() }
+        Place { root, open, state, _memory: memory, launcher: Launcher::current() }
     }
 
     /// A place whose supervisors are started through a shell that first does what `script` says

@@ -20,6 +20,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use kron_testkit::files::scratch_named;
 use kron_testkit::waiting::PATIENCE;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub(crate) const LODGER: &str = "lodger";
 
 /// What the name of every control plane's directory begins with.
 const PREFIX: &str = "kron-control-plane-";
+/// How much one writes at most. It is kept in memory where there is so much: etcd gives up whatever
+/// waits for a disk that others write for seven seconds.
+const BYTES_MAX: u64 = 2 << 30;
 
 /// What a control plane may differ in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,7 +119,7 @@ impl ControlPlane {
 
     /// Starts one that is to be shared, with the resource and the rights of the manifests.
     pub(crate) fn for_all() -> ControlPlane {
-        let root = TempDir::with_prefix(PREFIX).unwrap().keep();
+        let root = scratch_named(PREFIX, BYTES_MAX).keep();
         if !kept() {
             remove_at_exit(&root);
         }
@@ -138,7 +142,7 @@ impl ControlPlane {
 
     /// One of its own for a test that disturbs it.
     pub(crate) fn private(settings: Settings) -> ControlPlane {
-        let directory = TempDir::with_prefix(PREFIX).unwrap();
+        let directory = scratch_named(PREFIX, BYTES_MAX);
         let root = directory.path().to_owned();
         let directory = if kept() {
             drop(directory.keep());

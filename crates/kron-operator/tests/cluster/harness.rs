@@ -337,7 +337,7 @@ fn a_proxy_cuts_watches() {
     let (proxy, api, namespace) = through_a_proxy("watch");
     std::thread::scope(|scope| {
         let watched = scope.spawn(|| {
-            let path = format!("{}?watch=true&timeoutSeconds=60", jobs(&namespace));
+            let path = format!("{}?watch=true&timeoutSeconds=3600", jobs(&namespace));
             api.send("GET", &path, "", None)
         });
         wait_until("the watch is open", PATIENCE, || (proxy.open_watches() == 1).then_some(()));

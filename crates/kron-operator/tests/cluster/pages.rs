@@ -43,7 +43,8 @@ fn a_leader_and_a_standby_are_healthy_and_ready_and_count() {
     let page = scene.await_that("the gauges say how KronJobs stand", || {
         let page = leader.page("/metrics").unwrap().1;
         (value(&page, "kron_kronjobs{state=\"valid\"}") >= 3.0
-            && value(&page, "kron_kronjobs{state=\"invalid\"}") >= 1.0)
+            && value(&page, "kron_kronjobs{state=\"invalid\"}") >= 1.0
+            && value(&page, "kron_kronjobs{state=\"suspended\"}") >= 1.0)
             .then_some(page)
     });
     let executed = value(&page, "kron_outcomes_total{outcome=\"executed\"}");

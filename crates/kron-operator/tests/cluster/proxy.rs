@@ -105,7 +105,8 @@ struct Board {
     struck: AtomicUsize,
     /// Counts the cuts; every open watch waits for the next.
     cuts: watch::Sender<u64>,
-    open_watches: AtomicUsize,
+    /// The paths of the watches that are open.
+    open_watches: Mutex<Vec<String>>,
     /// The requests that are held and that their clients still wait for.
     held: AtomicUsize,
     /// Whether requests and answers that are held may go on.
@@ -175,7 +176,7 @@ impl Proxy<'_> {
             rules: Mutex::new(Vec::new()),
             struck: AtomicUsize::new(0),
             cuts: watch::Sender::new(0),
-            open_watches: AtomicUsize::new(0),
+            open_watches: Mutex::new(Vec::new()),
             held: AtomicUsize::new(0),
             released: watch::Sender::new(false),
         });
@@ -224,7 +225,12 @@ impl Proxy<'_> {
 
     /// How many watches are open.
     pub(crate) fn open_watches(&self) -> usize {
-        self.board.open_watches.load(Ordering::Relaxed)
+        self.board.open_watches.lock().unwrap().len()
+    }
+
+    /// Whether a watch is open whose path ends so.
+    pub(crate) fn is_watched(&self, path_end: &str) -> bool {
+        self.board.open_watches.lock().unwrap().iter().any(|path| path.ends_with(path_end))
     }
 
     /// How many requests are held now. One that its client no longer waits for is not: it never

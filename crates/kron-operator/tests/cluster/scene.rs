@@ -38,6 +38,9 @@ pub(crate) struct Scene {
     pub(crate) namespace: String,
 }
 
+/// A lease that no operator loses because the machine is busy. No test waits for its end.
+const LONG_LEASE: &str = "300s";
+
 /// The operator that looks at all namespaces of the shared control plane.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SharedOperator {
@@ -75,10 +78,10 @@ pub(crate) fn shared_operator() -> &'static SharedOperator {
     operator
 }
 
-/// Starts the operator that looks at all namespaces, and waits until it leads. It has the options of
-/// the manifests, and the age of everyday from which it removes Jobs.
+/// Starts the operator that looks at all namespaces, and waits until it leads. It has the age of
+/// everyday from which it removes Jobs.
 pub(crate) fn start_shared_operator(plane: &ControlPlane) -> Operator {
-    let args = ["--lease-namespace", HOME, "--lease-duration", "15s"];
+    let args = ["--lease-namespace", HOME, "--lease-duration", LONG_LEASE];
     let log = plane.path("shared-operator.log");
     let mut operator = Operator::start_with_log(&plane.kubeconfig(OPERATOR), &args, log);
     operator.await_event("planned", PATIENCE);
@@ -128,15 +131,14 @@ impl Scene {
         self.start(user, "3s", &[])
     }
 
-    /// The same as the usual user and with the lease of everyday, which lasts while a machine is busy: what falls due is
-    /// judged by one leader.
+    /// The same as the usual user and with a long lease: what falls due is judged by one leader.
     pub(crate) fn start_patient_operator(&self) -> Operator {
-        self.start(OPERATOR, "15s", &[])
+        self.start(OPERATOR, LONG_LEASE, &[])
     }
 
     /// The same with more arguments.
     pub(crate) fn start_operator_with(&self, more: &[&str]) -> Operator {
-        self.start(OPERATOR, "15s", more)
+        self.start(OPERATOR, LONG_LEASE, more)
     }
 
     fn start(&self, user: &str, lease: &str, more: &[&str]) -> Operator {

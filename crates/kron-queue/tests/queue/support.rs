@@ -7,6 +7,7 @@ use kron_queue::{
     Claim, Claimed, ClaimedRun, Context, Enqueue, Finish, Finished, Job, JobId, NewJob, Operation,
     Outcome, ProcessIdentity, Queue, Rules, RunEnd, RunError, StoreError, Timestamp,
 };
+use kron_testkit::files::scratch;
 use serde_json::json;
 
 pub(crate) struct World {
@@ -43,7 +44,7 @@ impl Operation for Gate {
 
 impl World {
     pub(crate) fn new(rules: Rules) -> World {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = scratch();
         let path = directory.path().join("state").join("queue.db");
         let queue = Queue::open(&path, rules).unwrap();
         World { queue, path, _directory: directory }

@@ -52,7 +52,8 @@ fn a_start_waits_for_the_daemon_before_it_to_end() {
     assert_eq!(before.said().as_deref(), Some("held"));
     let waiting = {
         let path = path.clone();
-        std::thread::spawn(move || Lock::acquire(&path, AGES).map(drop))
+        // Until the other has ended, however long that takes.
+        std::thread::spawn(move || Lock::acquire(&path, Duration::MAX).map(drop))
     };
     let error = Lock::acquire(&path, Duration::from_millis(50)).unwrap_err();
     assert_eq!(holder(error), Some(before.process.id() as i32));

@@ -258,6 +258,15 @@ impl Ledger {
         created.map(|creation| creation.received).filter(|received| *received > after).min()
     }
 
+    /// The codes with which the API server answered what a user asked for to create the Job of a period.
+    pub(super) fn answers(&self, user: &str, key: &JobKey) -> Vec<u16> {
+        let asked = self.writes.iter().filter(|write| {
+            let is_of = matches!(&write.kind, Kind::JobCreation { key: of, .. } if of == key);
+            is_of && write.user == user
+        });
+        asked.map(|write| write.code).collect()
+    }
+
     /// The codes with which the API server refused to create the Job of a period.
     pub(super) fn refusals(&self, key: &JobKey) -> Vec<u16> {
         let refused = self.judge.refused().iter().filter(|refusal| refusal.key == *key);

@@ -256,9 +256,10 @@ fn a_request_that_arrives_after_another_took_over_makes_no_second_job() {
     let ledger = wait_until("the late request arrives", PATIENCE, || {
         thread::sleep(LOOK);
         let ledger = scene.ledger();
-        (!ledger.refusals(&key).is_empty()).then_some(ledger)
+        (!ledger.answers(scene.pair[old].user, &key).is_empty()).then_some(ledger)
     });
-    assert_eq!(ledger.refusals(&key), [409], "it came after the Job was made");
+    let answers = ledger.answers(scene.pair[old].user, &key);
+    assert_eq!(answers, [409], "it came after the Job was made");
     let planned = scene.pair[old].count("planned");
     scene.pair[old].operator.resume();
     scene.pair[new].operator.kill();

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use http_body_util::combinators::BoxBody;
@@ -113,7 +112,8 @@ impl Connection {
         let watches = uri.query().is_some_and(|query| {
             query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"))
         });
-        let fault = self.board.strike(request.method().as_str(), uri.path());
+        let path = uri.path().to_owned();
+        let fault = self.board.strike(request.method().as_str(), &path);
         match fault {
             Some(Fault::Answer(status)) => return Ok(refusal(status, None)),
             Some(Fault::AnswerRetryAfter(status, after_s)) => {
@@ -146,7 +146,7 @@ impl Connection {
         }
         if watches && response.status().is_success() {
             let board = Arc::clone(&self.board);
-            return Ok(response.map(|body| Watched::new(body, cuts, board).boxed()));
+            return Ok(response.map(|body| Watched::new(body, path, cuts, board).boxed()));
         }
         Ok(response.map(|body| body.map_err(io::Error::other).boxed()))
     }
@@ -195,6 +195,7 @@ fn refusal(status: u16, retry_after_s: Option<u32>) -> Response<AnyBody> {
 /// The body of a watch, which can be cut.
 struct Watched {
     body: Incoming,
+    path: String,
     cut: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     board: Arc<Board>,
 }
@@ -202,18 +203,21 @@ struct Watched {
 impl Watched {
     fn new(
         body: Incoming,
+        path: String,
         mut cuts: tokio::sync::watch::Receiver<u64>,
         board: Arc<Board>,
     ) -> Watched {
-        board.open_watches.fetch_add(1, Ordering::Relaxed);
+        board.open_watches.lock().unwrap().push(path.clone());
         let cut = Box::pin(async move { drop(cuts.changed().await) });
-        Watched { body, cut, board }
+        Watched { body, path, cut, board }
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.board.open_watches.fetch_sub(1, Ordering::Relaxed);
+        let mut open = self.board.open_watches.lock().unwrap();
+        let at = open.iter().position(|path| *path == self.path).unwrap();
+        open.swap_remove(at);
     }
 }
 

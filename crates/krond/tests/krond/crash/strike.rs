@@ -168,8 +168,9 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts the daemon and gives it its job, which falls due some time after `lead`.
-    fn set(past: Past, deadline_s: i64, lead: Duration) -> Scene {
+    /// Starts the daemon and gives it its job, which falls due some time after `lead`. A job that was
+    /// known before has skipped what it was told too late, and that would be in its history.
+    fn set(past: Past, deadline_s: i64, lead: Duration) -> Result<Scene, TooLate> {
         let mut chronicle = Chronicle::new(Vec::new(), "");
         if past == Past::Known {
             chronicle.world.configure(&configuration(seldom(), deadline_s));
@@ -180,7 +181,7 @@ impl Scene {
         let loaded = |schedule: &str| configuration(schedule, deadline_s);
         let at = wall();
         let lead_s = (at + lead).as_secs() - at.as_secs() + 1;
-        let due = world.due_from(lead_s, JOB, loaded);
+        let due = world.load_due_in(lead_s, JOB, loaded).ok_or(TooLate)?;
         let due = civil::parse(&due).expect("a time");
         // A job that is not known yet is new to the next daemon, which leaves what fell due before.
         let known = world.state_dir().join("known.json");
@@ -196,7 +197,7 @@ impl Scene {
             overlap: Overlap::Forbid,
         };
         chronicle.story.jobs.push(job);
-        Scene { chronicle, krond, due }
+        Ok(Scene { chronicle, krond, due })
     }
 
     /// Sets a scene with a new job and prepares it, again and with more time if that took too long.
@@ -215,7 +216,7 @@ impl Scene {
     ) -> (Scene, T) {
         for attempt in 0..ATTEMPTS {
             let more = Duration::from_secs((1 << attempt) - 1);
-            let scene = Scene::set(past, deadline_s, LEAD + more);
+            let Ok(scene) = Scene::set(past, deadline_s, LEAD + more) else { continue };
             if let Ok(prepared) = prepare(&scene) {
                 return (scene, prepared);
             }

@@ -7,7 +7,7 @@ use kron_testkit::krond::{Krond, LEADS_S, World, second_of};
 use kron_testkit::process;
 use kron_testkit::waiting::{eventually, wall_seconds};
 
-use crate::{new_world, new_world_in_memory};
+use crate::new_world_in_memory;
 
 /// The jobs of a burst that must stand at its gates in time. Each further job only takes time, of
 /// which there is little: a daemon brings jobs to their gates eight seconds ahead, however long they
@@ -196,7 +196,7 @@ fn a_daemon_that_is_killed_leaves_nobody_at_the_gates() {
 #[test]
 fn a_directory_that_changes_while_a_burst_stands_ready_is_looked_up_again() {
     for lead_s in LEADS_S {
-        let world = new_world("");
+        let world = new_world_in_memory("");
         for name in ["old", "new"] {
             std::fs::create_dir(world.witness(name)).unwrap();
         }
@@ -208,6 +208,7 @@ fn a_directory_that_changes_while_a_burst_stands_ready_is_looked_up_again() {
                 schedule = "{schedule} @policy(deadline=1h)"
                 command = "pwd -P > {{dir}}/where"
                 shell = true
+                output = "discard"
                 cwd = "{{dir}}/current"
                 "#
             )

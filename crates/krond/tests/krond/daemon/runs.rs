@@ -389,8 +389,9 @@ fn the_daemon_sleeps_while_nothing_is_due() {
 /// Watches a daemon of which nothing is wanted; whether it was watched early enough.
 fn sleeps() -> bool {
     let (schedule, _) = due_in(40_000);
-    let world =
-        new_world(&format!("[job.rare]\nschedule = \"{schedule}\"\ncommand = [\"/bin/true\"]\n"));
+    let world = new_world_in_memory(&format!(
+        "[job.rare]\nschedule = \"{schedule}\"\ncommand = [\"/bin/true\"]\n"
+    ));
     let began = now();
     let krond = world.start();
     let switches = || {

@@ -74,6 +74,8 @@ fn nothing_starts_that_there_is_no_room_to_record() {
     let (place, mut krond, (), nominal) = before_due_in(SmallWorld::new, "true", "", fill);
     let SmallWorld { world, mount } = place;
     assert_leaves(&mut krond);
+    // What was released has run by the end of its supervisor.
+    krond.wait_for_supervisors();
     // Nor is anything when a daemon starts on a disk that is full.
     let mut krond = Krond::spawn(&mut world.command());
     assert_leaves(&mut krond);

@@ -1,7 +1,7 @@
 //! What is left after a crash, judged by what the commands themselves wrote down.
 
 use kron_testkit::krond::World;
-use kron_testkit::process::has_ended;
+use kron_testkit::process::{has_ended, wait_until_idle};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -68,6 +68,8 @@ fn a_run_whose_supervisor_is_gone_goes_on_as_long_as_its_command_does() {
         let id = world.add("patient", json!({}));
         eventually("it runs", || (world.testimony("began").len() == 1).then_some(()));
         let supervisor = supervisor(&world, &id);
+        // It has told its daemon that the command runs: only then is how that ended of any use.
+        wait_until_idle(supervisor.as_raw());
         if restart {
             krond.kill();
             kill(supervisor, Signal::SIGKILL).unwrap();

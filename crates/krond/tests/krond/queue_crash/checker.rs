@@ -326,7 +326,10 @@ impl<'a> Judge<'a> {
         let testimony = self.said.get(id).cloned().unwrap_or_default();
         let (recorded, ended) = (run["exit_code"].as_i64(), testimony.ended.map(|(_, code)| code));
         if let Some(code) = recorded {
+            // A handler may come to a good end when it has been asked to end: it is cancelled all the same.
+            let is_cancelled = self.was_cancelled(id) && run["error"] == "cancelled";
             let expected = match code {
+                _ if is_cancelled => "FAILED",
                 0 => "COMPLETED",
                 SKIP_CODE => "SKIPPED",
                 _ => "FAILED",

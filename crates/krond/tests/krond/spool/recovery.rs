@@ -3,7 +3,7 @@
 use std::fs;
 
 use kron_testkit::krond::World;
-use kron_testkit::process::has_ended;
+use kron_testkit::process::{has_ended, wait_until_idle};
 use kron_testkit::waiting::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -125,6 +125,8 @@ fn a_run_whose_supervisor_is_killed_is_not_run_beside_itself() {
         world.put("t", "t");
         world.says("began", 1);
         let supervisor = pid(&world, "t", "supervisor");
+        // It has told its daemon that the command runs: only then is how that ended of any use.
+        wait_until_idle(supervisor.as_raw());
         if restart {
             krond.kill();
             kill(supervisor, Signal::SIGKILL).unwrap();

@@ -17,7 +17,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
-use crate::spool::site::{Site as _, handler, text, world};
+use crate::new_world_in_memory;
+use crate::spool::site::{Site as _, handler, spool, text, world};
 
 const RAN: &str = "echo $KRON_TASK_ID >> {dir}/ran";
 /// Somebody who is not root.
@@ -38,8 +39,10 @@ fn what_is_no_plain_file_of_a_task_is_set_aside_and_good_tasks_go_on() {
     fs::write(&secret, whole("link")).unwrap();
     symlink(&secret, world.pending("link.json")).unwrap();
     symlink("/nowhere", world.pending("dangling.json")).unwrap();
-    fs::create_dir(world.pending("directory.json")).unwrap();
-    fs::write(world.pending("directory.json").join("inside"), "kept").unwrap();
+    let directory = world.witness("directory.json");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("inside"), "kept").unwrap();
+    fs::rename(directory, world.pending("directory.json")).unwrap();
     let _socket = UnixListener::bind(world.pending("socket.json")).unwrap();
     mkfifo(&world.pending("fifo.json"), Mode::S_IRWXU).unwrap();
     let with_mode = |name: &str, mode: u32, owner: u32| {
@@ -132,7 +135,7 @@ fn what_is_no_json_of_a_task_is_set_aside_and_good_tasks_go_on() {
 
 #[test]
 fn names_that_no_task_has_are_set_aside() {
-    let world = world("", &handler("t", RAN));
+    let world = new_world_in_memory(&spool("", &handler("t", RAN)));
     world.make_pending();
     let no_text = world.pending("").join(OsStr::from_bytes(b"\xff\xfe.json"));
     fs::write(&no_text, "before").unwrap();
@@ -158,7 +161,7 @@ fn names_that_no_task_has_are_set_aside() {
     assert!(world.pending("...json").exists(), "hidden files are ignored");
     // Many producers write under another name first: that gets a while, and then is a task. It is a
     // minute of real time, because the daemon goes by the times of files. One short command is run
-    // in it, which takes seconds on a busy machine.
+    // in it, which takes seconds on a busy machine, and no sync waits for the disk.
     world.drop_in("later.json.part", &whole("later"));
     world.put("good2", "t");
     world.completed("good2");

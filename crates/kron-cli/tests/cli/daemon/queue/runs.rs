@@ -94,7 +94,7 @@ fn a_direct_run_gives_its_output_and_its_end() {
     let busy = daemon.kron(&["queue", "direct", "echo"]).no(1);
     assert!(busy.starts_with("error: no slot became free"), "{busy}");
     let waiting = daemon
-        .command(&["queue", "direct", "echo", "--wait", "1m"])
+        .command(&["queue", "direct", "echo", "--wait", "1h"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
