@@ -344,7 +344,7 @@ fn signalled_before_reaped() {
         let mut plan = place.plan(script);
         timed(timeout, timeout)(&mut plan);
         let (end, command, took) = run_released(&place, &plan);
-        crate::place::wait_for_everybody();
+        wait_for_everybody();
         let trace = std::fs::read_to_string(trace_file(&place)).expect("a trace");
         if place.logged() != "ready\nready\n" {
             return None;

@@ -49,7 +49,7 @@ impl Receiver {
 /// The whole of a request.
 fn receive(stream: &TcpStream) -> io::Result<Request> {
     let mut reader = BufReader::new(stream);
-    let mut read_line = || {
+    let mut read_line = || -> io::Result<String> {
         let mut line = String::new();
         reader.read_line(&mut line)?;
         if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
