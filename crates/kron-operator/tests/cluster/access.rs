@@ -16,23 +16,22 @@ fn the_rights_of_the_manifests_are_enough_and_not_more_than_that() {
     scene.await_event("full", "JobReplaced");
     scene.await_event("full", "JobCreated");
     // Its lists and watches of all namespaces came before this test.
-    let requests = scene.plane.all_requests();
-    // Other scenes have quotas, which are refused with the same code.
-    let here = |namespace: &str| [scene.namespace.as_str(), HOME, ""].contains(&namespace);
-    let ours =
-        requests.iter().filter(|request| request.user == OPERATOR && here(&request.namespace));
-    let mut asked: Vec<String> = Vec::new();
-    for request in ours {
-        assert_ne!(request.code, 403, "{request:#?}");
-        asked.push(format!("{} {}", request.verb, request.resource));
-    }
-    asked.sort();
-    asked.dedup();
-    for call in
-        ["create jobs", "delete jobs", "patch kronjobs/status", "create events", "update leases"]
-    {
-        assert!(asked.iter().any(|known| known == call), "{call}: {asked:?}");
-    }
+    let calls =
+        ["create jobs", "delete jobs", "patch kronjobs/status", "create events", "update leases"];
+    scene.await_that("it has asked for everything", || {
+        let requests = scene.plane.all_requests();
+        // Other scenes have quotas, which are refused with the same code.
+        let here = |namespace: &str| [scene.namespace.as_str(), HOME, ""].contains(&namespace);
+        let ours = || {
+            let ours = requests.iter().filter(|request| request.user == OPERATOR);
+            ours.filter(|request| here(&request.namespace))
+        };
+        ours().for_each(|request| assert_ne!(request.code, 403, "{request:#?}"));
+        let is_asked = |call: &&str| {
+            ours().any(|request| format!("{} {}", request.verb, request.resource) == **call)
+        };
+        calls.iter().all(is_asked).then_some(())
+    });
     // What a user with these rights must not be able to do.
     let can = |verb: &str, resource: &str| {
         let args = ["auth", "can-i", verb, resource, "-n", scene.namespace.as_str()];

@@ -78,10 +78,10 @@ pub(crate) fn shared_operator() -> &'static SharedOperator {
     operator
 }
 
-/// Starts the operator that looks at all namespaces, and waits until it leads. It has the age of
-/// everyday from which it removes Jobs.
+/// Starts the operator that looks at all namespaces, and waits until it leads. It has the options of
+/// the manifests, and the age of everyday from which it removes Jobs.
 pub(crate) fn start_shared_operator(plane: &ControlPlane) -> Operator {
-    let args = ["--lease-namespace", HOME, "--lease-duration", LONG_LEASE];
+    let args = ["--lease-namespace", HOME, "--lease-duration", "15s"];
     let log = plane.path("shared-operator.log");
     let mut operator = Operator::start_with_log(&plane.kubeconfig(OPERATOR), &args, log);
     operator.await_event("planned", PATIENCE);
