@@ -228,7 +228,8 @@ fn check_storm(failovers: u64) {
     assert_eq!(wrong, [], "KRON_FAILOVERS={failovers} KRON_SEED={seed}");
     assert!(
         unclaimed.len() <= ledger.jobs() / UNCLAIMED_ONE_IN,
-        "created without a claim (KRON_SEED={seed}): {unclaimed:?}"
+        "created without a claim (KRON_SEED={seed}): {unclaimed:#?} {:#?}",
+        storm.stretches
     );
     for schedule in &short {
         let made = schedule.times(from, to).into_iter().filter(|time| ledger.has(schedule, *time));
@@ -292,6 +293,7 @@ struct Absence {
 }
 
 /// A part of the storm with an API server, from the end of the one before it.
+#[derive(Debug)]
 struct Stretch {
     to: Timestamp,
     longest_beat: Duration,

@@ -18,6 +18,9 @@ use crate::judge::{JobKey, Judge, Wrong};
 /// request takes its time.
 const LATE_GRACE: Duration = Duration::from_secs(3);
 
+/// How many statuses are told of a Job without a claim.
+const CLAIMS_TOLD: usize = 4;
+
 /// What happened in a namespace.
 pub(super) struct Ledger {
     judge: Judge,
@@ -54,6 +57,18 @@ enum Kind {
     Lease {
         holder: String,
     },
+}
+
+/// A Job that was created without a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unclaimed {
+    pub(super) key: JobKey,
+    /// Who created it, and when the request was received.
+    creator: String,
+    received: Timestamp,
+    /// The claims in the latest statuses before it, newest first: whose, of which period, and when the
+    /// write was received and answered.
+    claims: Vec<(String, String, Timestamp, Timestamp)>,
 }
 
 /// A write of the lease that was carried out.
@@ -181,7 +196,10 @@ impl Ledger {
     /// while the request to create the Job was on its way to the API server, which takes no longer
     /// than `on_its_way` for a request that was received at a moment. With [`Duration::ZERO`] the API
     /// server had received the request by the time that it answered the one that replaced the claim.
-    pub(super) fn without_claim(&self, on_its_way: impl Fn(Timestamp) -> Duration) -> Vec<JobKey> {
+    pub(super) fn without_claim(
+        &self,
+        on_its_way: impl Fn(Timestamp) -> Duration,
+    ) -> Vec<Unclaimed> {
         let mut statuses: Vec<(&str, u64, &Write)> = Vec::new();
         let stored = || self.writes.iter().filter(|write| write.succeeded());
         for write in stored() {
@@ -214,7 +232,18 @@ impl Ledger {
             if let Kind::JobCreation { key, version } = &write.kind
                 && !is_claimed(write, key, *version)
             {
-                without.push(key.clone());
+                let earlier = statuses.iter().rev().filter(|(kronjob, of_status, _)| {
+                    *kronjob == key.kronjob && of_status < version
+                });
+                without.push(Unclaimed {
+                    key: key.clone(),
+                    creator: write.user.clone(),
+                    received: write.received,
+                    claims: earlier
+                        .take(CLAIMS_TOLD)
+                        .filter_map(|(.., write)| write.claim())
+                        .collect(),
+                });
             }
         }
         without
@@ -305,6 +334,12 @@ impl Write {
             received: request.received,
             answered: request.answered,
         })
+    }
+
+    /// The claim in a status: whose, of which period, and when it was received and answered.
+    fn claim(&self) -> Option<(String, String, Timestamp, Timestamp)> {
+        let Kind::Status { claimed_by, period, .. } = &self.kind else { return None };
+        Some((claimed_by.clone(), period.clone(), self.received, self.answered))
     }
 
     /// Whether it is the claim of a period by a user.
