@@ -18,6 +18,8 @@ use crate::judge::{JobKey, Judge, Wrong};
 /// request takes its time.
 const LATE_GRACE: Duration = Duration::from_secs(3);
 
+/// What the API server answers when it had no time for a request.
+const GATEWAY_TIMEOUT: u16 = 504;
 /// How many statuses are told of a Job without a claim.
 const CLAIMS_TOLD: usize = 4;
 
@@ -46,10 +48,12 @@ enum Kind {
         version: u64,
     },
     JobDeletion,
-    /// A status, and the claim in it: whose it is, and for which period.
+    /// A status, the number under which it was stored and that of what it replaced, and the claim in
+    /// it: whose it is, and for which period.
     Status {
         kronjob: String,
         version: u64,
+        replaced: u64,
         claimed_by: String,
         period: String,
     },
@@ -196,6 +200,9 @@ impl Ledger {
     /// while the request to create the Job was on its way to the API server, which takes no longer
     /// than `on_its_way` for a request that was received at a moment. With [`Duration::ZERO`] the API
     /// server had received the request by the time that it answered the one that replaced the claim.
+    ///
+    /// An API server on a busy machine may store a claim and answer that it had no time for it; see
+    /// [`Ledger::is_stored_unanswered`].
     pub(super) fn without_claim(
         &self,
         on_its_way: impl Fn(Timestamp) -> Duration,
@@ -226,6 +233,7 @@ impl Ledger {
             let received = creation.received;
             let until = replaced_by.map(|write| write.answered + on_its_way(received));
             has_claim && until.is_none_or(|until| received <= until)
+                || self.is_stored_unanswered(&statuses, creation, key, stored_as)
         };
         let mut without = Vec::new();
         for write in stored() {
@@ -247,6 +255,35 @@ impl Ledger {
             }
         }
         without
+    }
+
+    /// Whether the creator of a Job claimed its period by a write of which the API server says that it
+    /// had no time for it, and which it stored all the same: the status that was written next after the
+    /// Job, if one was, replaced one that no answer tells of.
+    fn is_stored_unanswered(
+        &self,
+        statuses: &[(&str, u64, &Write)],
+        creation: &Write,
+        key: &JobKey,
+        stored_as: u64,
+    ) -> bool {
+        let of_this = || statuses.iter().filter(|(kronjob, ..)| *kronjob == key.kronjob);
+        let before = of_this().rev().find(|(_, version, _)| *version < stored_as);
+        let after = of_this().find(|(_, version, _)| *version > stored_as);
+        let told = before.map_or(0, |(_, version, _)| *version);
+        let is_untold = after.is_none_or(
+            |(.., write)| matches!(write.kind, Kind::Status { replaced, .. } if replaced > told),
+        );
+        let claims = self.writes.iter().filter(|write| {
+            write.code == GATEWAY_TIMEOUT
+                && write.claims(&creation.user, &key.period)
+                && matches!(&write.kind, Kind::Status { kronjob, .. } if *kronjob == key.kronjob)
+        });
+        let told_last = before.map(|(.., write)| write.received);
+        is_untold
+            && claims.map(|claim| (claim.received, claim.answered)).any(|(received, answered)| {
+                received < creation.received && told_last.is_none_or(|told| told < answered)
+            })
     }
 
     /// The first moment after another at which somebody took or renewed the lease.
@@ -313,11 +350,12 @@ impl Write {
             }
             ("delete", "jobs") => Kind::JobDeletion,
             ("patch" | "update", "kronjobs/status") => {
-                let given = &request.given;
-                let next = &given["status"]["next"];
+                let [replaced, status] = sent_status(&request.sent);
+                let next = &status["next"];
                 Kind::Status {
-                    kronjob: text(&given["metadata"]["name"]),
-                    version: version_of(given),
+                    kronjob: kronjob_of(&request.uri),
+                    version: version_of(&request.given),
+                    replaced: text(replaced).parse().unwrap_or(0),
                     claimed_by: text(&next["claimedBy"]),
                     period: text(&next["periodId"]).replace(['-', ':'], ""),
                 }
@@ -352,6 +390,20 @@ impl Write {
     fn succeeded(&self) -> bool {
         (200..300).contains(&self.code)
     }
+}
+
+/// The version that a patch of a status replaces, and the status.
+fn sent_status(patch: &Value) -> [&Value; 2] {
+    ["/metadata/resourceVersion", "/status"].map(|path| {
+        let mut steps = patch.as_array().into_iter().flatten();
+        steps.find(|step| step["path"] == path).map_or(&Value::Null, |step| &step["value"])
+    })
+}
+
+/// The KronJob in the address of its status.
+fn kronjob_of(uri: &str) -> String {
+    let name = uri.split_once("/kronjobs/").and_then(|(_, rest)| rest.split_once('/'));
+    name.map(|(name, _)| name.to_owned()).unwrap_or_default()
 }
 
 fn text(value: &Value) -> String {
@@ -422,14 +474,28 @@ mod tests {
         }
     }
 
-    /// A status that is stored with a claim of this replica.
-    fn claim(user: &str, period: &str, version: u64, ms: [i64; 2]) -> Request {
+    /// A status that is stored with a claim of this replica, in the place of another.
+    fn claim_after(replaced: u64, user: &str, period: &str, version: u64, ms: [i64; 2]) -> Request {
         let next = json!({ "claimedBy": format!("{user}-1_0a1b2c3d/1"), "periodId": period });
-        let given = json!({
-            "metadata": { "name": "kj", "resourceVersion": version.to_string() },
-            "status": { "next": next },
-        });
-        request(user, "kronjobs/status", ms, given)
+        let given = json!({ "metadata": { "resourceVersion": version.to_string() } });
+        Request {
+            uri: "/apis/kron.dev/v1alpha1/namespaces/here/kronjobs/kj/status?a=b".to_owned(),
+            sent: json!([
+                { "op": "replace", "path": "/metadata/resourceVersion", "value": replaced.to_string() },
+                { "op": "add", "path": "/status", "value": { "next": next } },
+            ]),
+            ..request(user, "kronjobs/status", ms, given)
+        }
+    }
+
+    fn claim(user: &str, period: &str, version: u64, ms: [i64; 2]) -> Request {
+        claim_after(version - 1, user, period, version, ms)
+    }
+
+    /// A claim that the API server says it had no time for.
+    fn unanswered(user: &str, ms: [i64; 2]) -> Request {
+        let claim = claim_after(10, user, "2026-03-01T00:00:00Z", 0, ms);
+        Request { code: GATEWAY_TIMEOUT, given: Value::Null, ..claim }
     }
 
     /// The Job of the period, which `one` creates.
@@ -440,6 +506,35 @@ mod tests {
             "labels": labels,
         });
         request("one", "jobs", ms, json!({ "metadata": metadata }))
+    }
+
+    #[test]
+    fn a_claim_that_was_stored_and_not_answered_counts() {
+        let claimed = "2026-03-01T00:00:00Z";
+        let other = || claim("two", claimed, 10, [0, 5]);
+        let next = |replaced| claim_after(replaced, "one", "2026-03-01T00:01:00Z", 13, [30, 35]);
+        let job = || creation(12, [22, 25]);
+        for (what, requests, noticed) in [
+            ("stored", vec![other(), unanswered("one", [10, 20]), job(), next(11)], false),
+            ("not stored", vec![other(), unanswered("one", [10, 20]), job(), next(10)], true),
+            ("nothing shows", vec![other(), unanswered("one", [10, 20]), job()], false),
+            ("of another", vec![other(), unanswered("two", [10, 20]), job(), next(11)], true),
+            ("sent later", vec![other(), unanswered("one", [23, 24]), job(), next(11)], true),
+            ("not asked for", vec![other(), job(), next(11)], true),
+            (
+                "replaced before",
+                vec![
+                    unanswered("one", [10, 20]),
+                    claim("two", claimed, 11, [21, 22]),
+                    job(),
+                    next(11),
+                ],
+                true,
+            ),
+        ] {
+            let without = Ledger::of(requests).without_claim(|_| Duration::ZERO);
+            assert_eq!(!without.is_empty(), noticed, "{what}");
+        }
     }
 
     #[test]
