@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sys::statvfs::statvfs;
@@ -51,8 +51,10 @@ pub fn scratch_for(bytes: u64) -> TempDir {
 
 /// The same with a name that begins with this, or with any name.
 pub fn scratch_named(prefix: &str, bytes: u64) -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let space = statvfs(memory).map(|there| there.blocks_available() * there.fragment_size());
+    // `scripts/test` names a directory there that it removes at its end.
+    let memory = std::env::var_os("KRON_TEST_MEMORY").filter(|path| !path.is_empty());
+    let memory = memory.map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from);
+    let space = statvfs(&memory).map(|there| there.blocks_available() * there.fragment_size());
     let named = || {
         let mut builder = tempfile::Builder::new();
         if !prefix.is_empty() {
@@ -60,6 +62,6 @@ pub fn scratch_named(prefix: &str, bytes: u64) -> TempDir {
         }
         builder
     };
-    let in_memory = space.is_ok_and(|space| space >= bytes).then(|| named().tempdir_in(memory));
+    let in_memory = space.is_ok_and(|space| space >= bytes).then(|| named().tempdir_in(&memory));
     in_memory.and_then(Result::ok).unwrap_or_else(|| named().tempdir().unwrap())
 }

@@ -112,7 +112,7 @@ fn old_jobs_go_by_number_and_by_time() {
 }
 
 #[test]
-#[ignore = "in real time: waits five minutes until Jobs are old enough"]
+#[ignore = "in real time: watches for five minutes that Jobs go when they are three minutes old"]
 fn old_jobs_go_three_minutes_after_they_were_made() {
     let scene = Scene::shared("old");
     let pace = Pace {

@@ -19,6 +19,7 @@ use kron_queue::{
     Webhook,
 };
 use kron_testkit::chance::number;
+use kron_testkit::files::scratch;
 use kron_testkit::needs::{Need, left_out};
 use kron_testkit::strace::chosen;
 use serde_json::json;
@@ -247,7 +248,7 @@ fn kill_at_steps(every: usize) {
     ) {
         return;
     }
-    let parent = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let parent = scratch();
     let empty = parent.path().join("empty.db");
     drop(open(&empty));
     // What is there after each operation.
