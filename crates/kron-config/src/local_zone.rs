@@ -169,20 +169,21 @@ mod tests {
 
     /// A machine with three zones, two of them alike.
     struct Machine {
+        _parent: tempfile::TempDir,
         dir: PathBuf,
     }
 
     impl Machine {
-        fn new(name: &str) -> Machine {
-            let dir = std::env::temp_dir().join(format!("kron-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&dir);
+        fn new() -> Machine {
+            let parent = tempfile::tempdir().expect("a directory");
+            let dir = parent.path().join("machine");
             fs::create_dir_all(dir.join("zoneinfo/Europe")).expect("a directory");
             for (zone, description) in
                 [("Paris", "CET"), ("Berlin", "CET"), ("London", "GMT"), ("Atlantis", "ATL")]
             {
                 fs::write(dir.join("zoneinfo/Europe").join(zone), description).expect("a file");
             }
-            Machine { dir }
+            Machine { _parent: parent, dir }
         }
 
         fn zone(&self, tz: Option<&str>) -> String {
@@ -216,15 +217,9 @@ mod tests {
         }
     }
 
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
-
     #[test]
     fn the_variable_comes_first() {
-        let machine = Machine::new("zone-variable");
+        let machine = Machine::new();
         machine.link("zoneinfo/Europe/London");
         for (tz, expected) in [
             ("Asia/Tokyo", "Asia/Tokyo by `TZ`"),
@@ -239,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_link_names_the_zone() {
-        let machine = Machine::new("zone-link");
+        let machine = Machine::new();
         assert_eq!(machine.zone(None), "UTC by the absence of `/localtime`");
         let dir = machine.dir.display().to_string();
         for (target, expected) in [
@@ -263,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_known_by_its_content_and_not_by_what_another_file_says() {
-        let machine = Machine::new("zone-copy");
+        let machine = Machine::new();
         for (copy, timezone, expected) in [
             ("CET", "Europe/Paris\n", "Europe/Paris by `/localtime`, a copy of it"),
             ("CET", "Europe/Berlin\n", "Europe/Berlin by `/localtime`, a copy of it"),

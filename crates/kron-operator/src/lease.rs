@@ -456,17 +456,21 @@ async fn next_of(changes: &mut Option<Changes>) -> Option<kube::Result<WatchEven
 }
 
 /// The time for people to read, in the microseconds that a lease can hold.
+fn wall() -> Timestamp {
+    let now = wall_now();
+    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+}
+
 #[cfg(not(test))]
 #[expect(clippy::disallowed_methods, reason = "a lease shows when it was acquired and renewed")]
-fn wall() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+fn wall_now() -> Timestamp {
+    Timestamp::now()
 }
 
 /// The time by the clock of tokio, which tests pause: where the wall clock went on beside it, a test
 /// that was kept waiting would look like a machine that has slept.
 #[cfg(test)]
-fn wall() -> Timestamp {
+fn wall_now() -> Timestamp {
     static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let (now, origin) = (Instant::now(), *ORIGIN.get_or_init(Instant::now));
     let epoch = Timestamp::constant(1_800_000_000, 0);

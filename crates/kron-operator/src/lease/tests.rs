@@ -193,6 +193,33 @@ async fn one_leads_and_a_release_is_seen_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_leads_here_once_the_lease_is_being_given_back() {
+    let server = Server::new(true);
+    let mut only = run(&server, "a");
+    only.leads().await;
+    // It is given back, and nothing says so.
+    server.set(Mood::LosesAnswers);
+    let stopped = Instant::now();
+    only.stop.send(true).unwrap();
+    timeout(PATIENCE, only.leadership.changed()).await.expect("the tenure ends");
+    assert_eq!(only.leadership.tenure(), None);
+    assert_eq!(stopped.elapsed(), Duration::ZERO, "before the request");
+    only.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenure_is_over_when_the_wall_clock_has_run_ahead() {
+    let now = Instant::now();
+    let leads = |ahead: Duration| {
+        let renewed = (now, wall() - ahead);
+        let tenure = Tenure { claimant: "a/0".into(), until: now + DURATION, renewed };
+        Leadership { tenure: watch::channel(Some(tenure)).1 }.tenure().is_some()
+    };
+    assert!(leads(AHEAD_MAX));
+    assert!(!leads(AHEAD_MAX + Duration::from_millis(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_watch_the_lease_is_read_and_a_dead_leader_replaced() {
     let server = Server::new(false);
     let mut first = run(&server, "a");

@@ -15,6 +15,7 @@ mod start;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -96,6 +97,14 @@ pub(crate) struct ControlPlane {
     _directory: Option<TempDir>,
 }
 
+/// A directory that only its owner may look into: the tokens of every user are in it.
+fn own_directory() -> TempDir {
+    let directory = scratch_named(PREFIX, BYTES_MAX);
+    let own = PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(directory.path(), own).unwrap();
+    directory
+}
+
 impl ControlPlane {
     /// The one that all tests share. Each takes a namespace of its own. The resource is installed,
     /// and the rights of the manifests.
@@ -119,7 +128,7 @@ impl ControlPlane {
 
     /// Starts one that is to be shared, with the resource and the rights of the manifests.
     pub(crate) fn for_all() -> ControlPlane {
-        let root = scratch_named(PREFIX, BYTES_MAX).keep();
+        let root = own_directory().keep();
         if !kept() {
             remove_at_exit(&root);
         }
@@ -142,7 +151,7 @@ impl ControlPlane {
 
     /// One of its own for a test that disturbs it.
     pub(crate) fn private(settings: Settings) -> ControlPlane {
-        let directory = scratch_named(PREFIX, BYTES_MAX);
+        let directory = own_directory();
         let root = directory.path().to_owned();
         let directory = if kept() {
             drop(directory.keep());
