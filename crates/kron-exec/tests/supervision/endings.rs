@@ -110,11 +110,12 @@ fn check_timeout(script: &str, last: &str, graces: u32, status: ExitStatus) {
     panic!("it was never ready, or never answered within its grace: {script}");
 }
 
-/// How long a supervisor waits for those it has killed, before it tells of the end all the same.
+/// How long a supervisor waits for the processes it has killed before it reports the end regardless.
 const WAITS_FOR_KILLED: Duration = Duration::from_secs(5);
 
-/// Checks that nobody is left of a run whose end was told so long after everybody was killed. A busy
-/// machine may take longer to end somebody than the supervisor waits; whoever was spared sleeps on.
+/// Checks that no process of a run is left. `waited` is the time from the kill to the report of the
+/// end: only if the supervisor used up its limit may a process still be exiting, and then this waits
+/// until it is gone. A process that was not killed sleeps on, and fails the test.
 fn check_nobody_left(waited: Duration) {
     if waited < WAITS_FOR_KILLED {
         assert_nobody_left();
