@@ -59,9 +59,13 @@ fn one_job(writes_max: usize) {
     let mut chronicle = Chronicle::new(Making::ClientsOnly);
     let mut krond = chronicle.begin();
     let whole = |actor: Actor<'_>| {
-        actor.enqueue("whole", "plain", FAILS, 0, None).expect("nobody is killed yet");
+        actor.enqueue("whole-job", "plain", FAILS, 0, None).expect("nobody is killed yet");
     };
-    let made = count(&chronicle, &krond, whole, |chronicle| chronicle.is_quiet(&krond));
+    // First that it is listed with its retries and over: a canary answers before it is listed, and a job
+    // may go from one state to another while the daemon is asked for each.
+    let made = count(&chronicle, &krond, whole, |chronicle| {
+        has_ended(chronicle, "whole") && chronicle.is_quiet(&krond)
+    });
     assert!(made.syncs >= SYNCS_OF_ONE, "only {made:?}");
     let syncs = (1..=SYNCS_OF_ONE).map(|number| (SYNC, number));
     let spread = (1..=made.writes).step_by(made.writes.div_ceil(writes_max).max(1));
