@@ -50,6 +50,14 @@ pub(crate) enum Making {
     ClockToo,
 }
 
+/// How much has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    jobs: u64,
+    /// Ends that are still to be told.
+    deliveries: u64,
+}
+
 /// What one life of a daemon is to end with.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
@@ -156,22 +164,20 @@ impl Chronicle {
 
     /// Whether every job has ended, that was told, and the daemon waits for work.
     pub(crate) fn is_quiet(&self, krond: &Krond) -> bool {
-        let told = || {
-            let path = "webhook-deliveries?status=pending&limit=1";
-            let answer = self.client.ask("GET", path, &Value::Null).ok()?;
-            Some(answer.body["items"].as_array()?.is_empty())
-        };
-        self.open() == Some(0) && told() == Some(true) && process::is_idle(krond.pid())
+        let is_nothing_left =
+            self.left().is_some_and(|left| left.jobs == 0 && left.deliveries == 0);
+        is_nothing_left && process::is_idle(krond.pid())
     }
 
-    /// How many jobs have not ended, if a daemon is there to say so.
-    pub(crate) fn open(&self) -> Option<usize> {
-        let count = |state: &str| {
-            let path = format!("jobs?state={state}&limit=1000");
-            let answer = self.client.ask("GET", &path, &Value::Null).ok()?;
-            answer.body["items"].as_array().map(Vec::len)
-        };
-        ["queued", "delayed", "blocked", "running"].into_iter().map(count).sum()
+    /// What has not ended, if a daemon is there to say so. One answer, so that it is of one moment: a
+    /// job goes from one state to another, and a retry follows it.
+    fn left(&self) -> Option<Left> {
+        let answer = self.client.ask("GET", "queue", &Value::Null).ok()?;
+        let counts = &answer.body["counts"];
+        let of_state = |state: &str| counts[state].as_u64();
+        let jobs: Option<u64> =
+            ["queued", "delayed", "blocked", "running"].into_iter().map(of_state).sum();
+        Some(Left { jobs: jobs?, deliveries: counts["deliveries_pending"].as_u64()? })
     }
 
     /// The supervisors of handlers that have begun and not ended.
@@ -210,7 +216,8 @@ impl Chronicle {
             self.client.must("PATCH", &path, &json!({ "enabled": false }));
         }
         // Whatever never ends is judged for it, when nothing else has happened for long.
-        let happened = || (self.open(), witness::lines(&self.world.witness(FILE)).len());
+        let happened =
+            || (self.left().map(|left| left.jobs), witness::lines(&self.world.witness(FILE)).len());
         let (mut last, mut since) = (happened(), now());
         while last.0 != Some(0) && now() < since + PATIENCE {
             std::thread::sleep(Duration::from_millis(50));

@@ -61,8 +61,7 @@ fn one_job(writes_max: usize) {
     let whole = |actor: Actor<'_>| {
         actor.enqueue("whole-job", "plain", FAILS, 0, None).expect("nobody is killed yet");
     };
-    // First that it is listed with its retries and over: a canary answers before it is listed, and a job
-    // may go from one state to another while the daemon is asked for each.
+    // First that it is listed with its retries and over: a canary answers before it is there.
     let made = count(&chronicle, &krond, whole, |chronicle| {
         has_ended(chronicle, "whole") && chronicle.is_quiet(&krond)
     });
