@@ -72,6 +72,7 @@ def version_of(program, *arguments):
 
 def cargo(directory, target, *arguments):
     environment = dict(os.environ, CARGO_TARGET_DIR=target)
+    fetch(os.path.join(ROOT, "scripts", "own-builds"), target)
     fetch("cargo", "build", "--quiet", "--release", "--locked", *arguments, cwd=directory, env=environment)
     return os.path.join(target, "release")
 
