@@ -50,11 +50,11 @@ pub(crate) enum Making {
     ClockToo,
 }
 
-/// How much has not ended.
+/// The work that a daemon has not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Left {
+struct OpenWork {
     jobs: u64,
-    /// Ends that are still to be told.
+    /// Pending webhook deliveries.
     deliveries: u64,
 }
 
@@ -162,22 +162,21 @@ impl Chronicle {
         strace.detach();
     }
 
-    /// Whether every job has ended, that was told, and the daemon waits for work.
+    /// Whether every job has ended, no webhook delivery is pending, and the daemon waits for work.
     pub(crate) fn is_quiet(&self, krond: &Krond) -> bool {
-        let is_nothing_left =
-            self.left().is_some_and(|left| left.jobs == 0 && left.deliveries == 0);
-        is_nothing_left && process::is_idle(krond.pid())
+        let is_done = |work: OpenWork| work.jobs == 0 && work.deliveries == 0;
+        self.open_work().is_some_and(is_done) && process::is_idle(krond.pid())
     }
 
-    /// What has not ended, if a daemon is there to say so. One answer, so that it is of one moment: a
-    /// job goes from one state to another, and a retry follows it.
-    fn left(&self) -> Option<Left> {
+    /// The work that is left, if a daemon is there to say so. One answer, because a job that goes from
+    /// one state to another between two requests is in neither answer.
+    fn open_work(&self) -> Option<OpenWork> {
         let answer = self.client.ask("GET", "queue", &Value::Null).ok()?;
         let counts = &answer.body["counts"];
         let of_state = |state: &str| counts[state].as_u64();
         let jobs: Option<u64> =
             ["queued", "delayed", "blocked", "running"].into_iter().map(of_state).sum();
-        Some(Left { jobs: jobs?, deliveries: counts["deliveries_pending"].as_u64()? })
+        Some(OpenWork { jobs: jobs?, deliveries: counts["deliveries_pending"].as_u64()? })
     }
 
     /// The supervisors of handlers that have begun and not ended.
@@ -216,8 +215,10 @@ impl Chronicle {
             self.client.must("PATCH", &path, &json!({ "enabled": false }));
         }
         // Whatever never ends is judged for it, when nothing else has happened for long.
-        let happened =
-            || (self.left().map(|left| left.jobs), witness::lines(&self.world.witness(FILE)).len());
+        let happened = || {
+            let open = self.open_work().map(|work| work.jobs);
+            (open, witness::lines(&self.world.witness(FILE)).len())
+        };
         let (mut last, mut since) = (happened(), now());
         while last.0 != Some(0) && now() < since + PATIENCE {
             std::thread::sleep(Duration::from_millis(50));

@@ -61,7 +61,7 @@ fn one_job(writes_max: usize) {
     let whole = |actor: Actor<'_>| {
         actor.enqueue("whole-job", "plain", FAILS, 0, None).expect("nobody is killed yet");
     };
-    // First that it is listed with its retries and over: a canary answers before it is there.
+    // `has_ended` first: a canary answers before the job is there.
     let made = count(&chronicle, &krond, whole, |chronicle| {
         has_ended(chronicle, "whole") && chronicle.is_quiet(&krond)
     });
