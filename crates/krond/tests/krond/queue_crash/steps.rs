@@ -59,7 +59,7 @@ fn one_job(writes_max: usize) {
     let mut chronicle = Chronicle::new(Making::ClientsOnly);
     let mut krond = chronicle.begin();
     let whole = |actor: Actor<'_>| {
-        actor.enqueue("whole-job", "plain", FAILS, 0, None).expect("nobody is killed yet");
+        actor.enqueue("whole-job", "plain", FAILS, 0, None).expect("the daemon answers");
     };
     // `has_ended` first: a canary answers before the job is there.
     let made = count(&chronicle, &krond, whole, |chronicle| {
@@ -198,7 +198,7 @@ fn one_of_everything(usual_every: u64) {
     let began = now();
     let mut chronicle = Chronicle::new(Making::ClockToo);
     let mut krond = chronicle.begin();
-    let whole = |actor: Actor<'_>| everything(actor, "whole").expect("nobody is killed yet");
+    let whole = |actor: Actor<'_>| everything(actor, "whole").expect("the daemon answers");
     // The clock makes two jobs a second for ever, which a slow disk may never catch up with.
     let made = count(&chronicle, &krond, whole, |chronicle| has_ended(chronicle, "whole"));
     let every = number("KRON_QUEUE_CRASH_EVERY", usual_every).max(1) as usize;
